@@ -117,6 +117,16 @@ static const struct op_spec forward_cases[] = {
     { "cached attention whole", .kind = VP_OP_CACHED_ATTENTION, .batch = 2,
       .q_len = 19, .k_len = 19, .n_lines = 4, .cols = 35, .heads = 5,
       .cache = true },
+
+    { "cached cross attention", .kind = VP_OP_CACHED_CROSS_ATTENTION,
+      .batch = 1, .q_len = 1, .k_len = 1, .n_lines = 1, .cols = 3, .heads = 1,
+      .cache = true },
+    { "cached cross attention step", .kind = VP_OP_CACHED_CROSS_ATTENTION,
+      .batch = 4, .q_len = 1, .k_len = 33, .n_lines = 5, .cols = 10,
+      .heads = 2, .cache = true },
+    { "cached cross attention piece", .kind = VP_OP_CACHED_CROSS_ATTENTION,
+      .batch = 5, .q_len = 7, .k_len = 40, .n_lines = 6, .cols = 192,
+      .heads = 3, .cache = true },
 };
 
 #endif

@@ -165,6 +165,7 @@ static const struct {
      * backward reads, the result. */
     [VP_OP_ATTENTION] = { 4, 0 },
     [VP_OP_CACHED_ATTENTION] = { 1, 0 }, /* probabilities stay floats */
+    [VP_OP_CACHED_CROSS_ATTENTION] = { 1, 0 },
     [VP_OP_DROPOUT] = { 1, 0 },
     [VP_OP_ADD] = { 1, 0 },
     [VP_OP_SCALE] = { 1, 0 },

@@ -278,9 +278,81 @@ static void training_graphs_are_refused(void **state)
     vp_graph_release(&graph);
 }
 
+/* Keys and values that a minibatch wrote serve the next one, whose rows write
+ * nothing: the result has the same bits. */
+static void a_source_is_kept(void **state)
+{
+    struct op_spec first = { .kind = VP_OP_CACHED_CROSS_ATTENTION,
+                             .batch = 2,
+                             .q_len = 3,
+                             .k_len = 4,
+                             .n_lines = 3,
+                             .cols = 6,
+                             .heads = 2,
+                             .cache = true };
+    const struct vp_cpu_kernels *const tables[] = { &vp_cpu_ref_f32,
+                                                    &vp_cpu_fast };
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        const int32_t written[] = { 2, 4, 4, 0, 3, 3 };
+        const int32_t read[] = { 2, 4, 0, 0, 3, 0 };
+        struct one_op t;
+        float want[36];
+
+        one_op_init(&t, &first, tables[k], sizeof(float), 3, pool);
+        memcpy((void *)(uintptr_t)t.args.in[2], written, sizeof(written));
+        one_op_run(&t, VP_PHASE_F);
+        memcpy(want, t.args.out, sizeof(want));
+        memset((void *)(uintptr_t)t.args.in[1], 0, 2 * 4 * 12 * sizeof(float));
+        memcpy((void *)(uintptr_t)t.args.in[2], read, sizeof(read));
+        memset(t.args.out, 0xFF, sizeof(want));
+        one_op_run(&t, VP_PHASE_F);
+        assert_memory_equal(t.args.out, want, sizeof(want));
+        one_op_release(&t);
+    }
+}
+
+static void bad_sources_are_refused(void **state)
+{
+    static const struct {
+        int64_t q_cols, kv_rows, kv_cols, n_ints;
+        int heads;
+        const char *says;
+    } cases[] = {
+        { 6, 8, 6, 6, 2, "packed keys and values" },
+        { 6, 8, 12, 6, 4, "heads do not divide" },
+        { 6, 12, 12, 6, 2, "rows do not match the batch or the cache" },
+        { 6, 8, 12, 4, 2, "sources do not match the batch" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_err err = { .text = "" };
+        struct vp_graph graph;
+        vp_val q, kv;
+
+        vp_graph_init(&graph, 2);
+        graph.outputs = VP_OUTPUT_LOGITS;
+        vp_graph_block(&graph, "block");
+        vp_graph_line(&graph);
+        q = test_matrix(&graph, "q", 2, cases[i].q_cols);
+        kv = test_matrix(&graph, "kv", cases[i].kv_rows, cases[i].kv_cols);
+        vp_cached_cross_attention(&graph, q, kv,
+                                  test_ints(&graph, "sources", cases[i].n_ints),
+                                  cases[i].heads, 3, 4);
+        assert_int_equal(vp_graph_finish(&graph, &err), VP_ERR_INVALID);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("%s", err.text);
+        vp_graph_release(&graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_source_is_kept),
+        cmocka_unit_test(bad_sources_are_refused),
         cmocka_unit_test(pieces_are_the_whole),
         cmocka_unit_test(bits_are_those_of_the_positions),
         cmocka_unit_test(samples_do_not_see_each_other),

@@ -656,6 +656,26 @@ static void ranks_are_threads_one_per_stage(void **state)
     }
 }
 
+/* Rank 0 has the input, so the first stage must be there if ranks are processes. */
+static void the_first_stage_is_on_rank_0(void **state)
+{
+    const char *sets[] = { "stages=2", "distributed_backend=mpi", NULL };
+    struct vp_err err = { .text = "" };
+    int numbers[] = { 0, 1 };
+    struct model model;
+
+    (void)state;
+    open_model(golden("hf/gpt2"), sets, &model);
+    model.config.ranks = (struct vp_int_list){ numbers, 2 };
+    assert_int_equal(vp_inference_check(&model.config, &err), VP_OK);
+    numbers[0] = 1;
+    numbers[1] = 0;
+    assert_int_equal(vp_inference_check(&model.config, &err), VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "must be on rank 0"));
+    model.config.ranks.n = 0;
+    close_model(&model);
+}
+
 /* ---- All together ------------------------------------------------------- */
 
 static int set_up(void **state)
@@ -684,6 +704,7 @@ int main(void)
         cmocka_unit_test(what_is_no_model_is_named),
         cmocka_unit_test(bad_sequences_are_refused),
         cmocka_unit_test(ranks_are_threads_one_per_stage),
+        cmocka_unit_test(the_first_stage_is_on_rank_0),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

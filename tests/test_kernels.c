@@ -62,6 +62,7 @@ static double tolerance_of(const struct op_spec *spec)
         return 2e-6; /* 1/std enlarges the rounding of x - mean */
     case VP_OP_ATTENTION:
     case VP_OP_CACHED_ATTENTION:
+    case VP_OP_CACHED_CROSS_ATTENTION:
         return 2e-6; /* two sums and exp one after the other */
     case VP_OP_CROSS_ENTROPY:
         return 3e-7; /* sums of exp go to double every 1024 terms */

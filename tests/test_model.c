@@ -83,7 +83,7 @@ static void table_of_models(void **state)
 static void describe(const struct vp_graph *graph, int block, char *out,
                      size_t n_bytes)
 {
-    static const char letters[VP_OP_KIND_COUNT + 1] = "ELNAKD+SGXMC";
+    static const char letters[VP_OP_KIND_COUNT + 1] = "ELNAKQD+SGXMC";
     const struct vp_block *b = &graph->blocks[block];
     size_t used = 0;
     int op = b->first_op;

@@ -318,7 +318,7 @@ static void a_cache_is_planned(void **state)
     setup.model = "gpt2";
     setup.dropout = 0.0f;
     setup.outputs = VP_OUTPUT_LOGITS;
-    setup.cache = (struct vp_cache_size){ 4, 20 };
+    setup.cache = (struct vp_cache_size){ .n_lines = 4, .n_positions = 20 };
     setup.n_stages = 2;
     setup.partition = partition;
     if (run_create(&run, &setup, 0, &err) != VP_OK)

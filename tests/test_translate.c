@@ -127,12 +127,14 @@ static bool read_group(FILE *file, struct stored *out)
     return true;
 }
 
-static void check_group(const struct stored *stored, const char *const *sets)
+static void check_group(const struct stored *stored, const char *const *sets,
+                        bool no_cache)
 {
     struct vp_sequence sentences[PER_GROUP];
     struct vp_translate_config with = { .sentences = sentences,
                                         .n_sentences = PER_GROUP,
-                                        .search = stored->search };
+                                        .search = stored->search,
+                                        .no_cache = no_cache };
     struct translations got;
     struct vp_err err = { .text = "" };
 
@@ -150,7 +152,7 @@ static void check_group(const struct stored *stored, const char *const *sets)
 }
 
 /* With 64 tokens a minibatch has one or two rows: beams of a sentence are spread
- * over several. */
+ * over several. With a cache and without. */
 static void ids_are_those_of_transformers(void **state)
 {
     static const char *const sets[][3] = { { NULL },
@@ -165,7 +167,8 @@ static void ids_are_those_of_transformers(void **state)
     assert_non_null(file);
     for (; read_group(file, &stored); n++)
         for (size_t i = 0; i < VP_COUNT_OF(sets); i++)
-            check_group(&stored, sets[i]);
+            for (int no_cache = 0; no_cache < 2; no_cache++)
+                check_group(&stored, sets[i], no_cache > 0);
     assert_int_equal(n, 25);
     fclose(file);
 }
@@ -241,6 +244,31 @@ static void positions_end_a_translation(void **state)
     assert_int_equal(
         translate(golden("translate/m2m"), NULL, &with, &got, &err), VP_OK);
     assert_int_equal(got.n_ids[0], 64);
+}
+
+/* Four beams of 20 positions and a source of 16: 96 positions with keys and values
+ * of 32 floats, in one decoder layer. */
+static void the_cache_is_planned(void **state)
+{
+    static const char *const sets[] = { "memory_limit=20000", NULL };
+    struct vp_sequence sentence = { .ids = words, .n_ids = 5 };
+    struct vp_translate_config with = greedy(&sentence, 1);
+    struct translations got;
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    with.search.beam.n_beams = 4;
+    with.search.max_tokens = 20;
+    assert_int_equal(
+        translate(golden("translate/m2m"), sets, &with, &got, &err),
+        VP_ERR_INVALID);
+    if (!strstr(err.text, "cache 24 KiB"))
+        fail_msg("%s", err.text);
+    with.no_cache = true;
+    assert_int_equal(
+        translate(golden("translate/m2m"), sets, &with, &got, &err),
+        VP_ERR_INVALID);
+    assert_null(strstr(err.text, "cache"));
 }
 
 static void refuse(const char *model, const struct vp_translate_config *with,
@@ -492,6 +520,7 @@ int main(void)
         cmocka_unit_test(ids_are_those_of_transformers),
         cmocka_unit_test(sentences_keep_their_order),
         cmocka_unit_test(positions_end_a_translation),
+        cmocka_unit_test(the_cache_is_planned),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(searches_are_read),
         cmocka_unit_test(searches_have_defaults),

@@ -181,6 +181,18 @@ static inline void test_build_cached_attention(struct vp_graph *g,
     vp_cached_attention(g, qkv, at, lines, s->heads, s->n_lines);
 }
 
+/* Sources have one row more than there are queries, as far as the cache goes. */
+static inline void test_build_cached_cross_attention(struct vp_graph *g,
+                                                     const struct op_spec *s)
+{
+    int64_t n_kv = s->q_len < s->k_len ? s->q_len + 1 : s->k_len;
+    vp_val q = test_matrix(g, "q", s->batch * s->q_len, s->cols);
+    vp_val kv = test_matrix(g, "kv", s->batch * n_kv, 2 * s->cols);
+
+    vp_cached_cross_attention(g, q, kv, test_ints(g, "sources", 3 * s->batch),
+                              s->heads, s->n_lines, s->k_len);
+}
+
 static inline void test_build_attention(struct vp_graph *g,
                                         const struct op_spec *s)
 {
@@ -245,7 +257,7 @@ static inline void test_build(struct vp_graph *g, const struct op_spec *s)
     g->dtype = s->dtype;
     if (s->cache) {
         g->outputs = VP_OUTPUT_LOGITS;
-        g->cache = (struct vp_cache_size){ 1, 1 };
+        g->cache = (struct vp_cache_size){ .n_lines = 1, .n_positions = 1 };
     }
     vp_graph_block(g, "block");
     vp_graph_line(g);
@@ -255,6 +267,8 @@ static inline void test_build(struct vp_graph *g, const struct op_spec *s)
         test_build_attention(g, s);
     } else if (s->kind == VP_OP_CACHED_ATTENTION) {
         test_build_cached_attention(g, s);
+    } else if (s->kind == VP_OP_CACHED_CROSS_ATTENTION) {
+        test_build_cached_cross_attention(g, s);
     } else if (s->kind == VP_OP_ADD || s->kind == VP_OP_COPY) {
         vp_val a = test_matrix(g, "a", rows, s->cols);
         vp_val b = test_matrix(g, "b", rows, s->cols);
@@ -313,6 +327,21 @@ static inline int32_t one_op_line(const struct op_spec *s, int64_t i)
     return (int32_t)((i / s->k_len + i % s->k_len / 3) % s->n_lines);
 }
 
+/* Of each sample its line, its keys, and the rows that are written: none, some or
+ * all of the keys; every third sample is padding. */
+static inline int32_t one_op_source(const struct op_spec *s, int64_t i)
+{
+    int64_t sample = i / 3,
+            n_kv = s->q_len < s->k_len ? s->q_len + 1 : s->k_len;
+    int64_t n_keys = sample % 3 == 2 ? 0 : s->k_len - sample % s->k_len;
+
+    if (i % 3 == 0)
+        return (int32_t)(sample % s->n_lines);
+    if (i % 3 == 1)
+        return (int32_t)n_keys;
+    return (int32_t)(sample % 2 ? 0 : n_keys < n_kv ? n_keys : n_kv);
+}
+
 /* Element `i` of integer input `k`: every branch of the kernels is taken. */
 static inline int32_t one_op_int(const struct one_op *t, int k, uint32_t bits,
                                  int64_t i)
@@ -323,6 +352,8 @@ static inline int32_t one_op_int(const struct one_op *t, int k, uint32_t bits,
     switch (s->kind) {
     case VP_OP_CACHED_ATTENTION:
         return k == 1 ? one_op_position(s, i) : one_op_line(s, i);
+    case VP_OP_CACHED_CROSS_ATTENTION:
+        return one_op_source(s, i);
     case VP_OP_EMBED:
         if (k == 2) /* the position table has q_len + 2 rows */
             return (int32_t)vp_rng_below(bits, (uint32_t)s->q_len + 3) - 1;

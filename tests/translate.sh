@@ -77,6 +77,8 @@ for rule in hf fairseq; do
         same whole "$set translates otherwise"
     done
 done
+run 0 translate "$m2m" sentences --beams 4 --rule fairseq --no-cache
+same whole "without a cache it translates otherwise"
 "$program" translate "$m2m" --beams 4 --rule fairseq <sentences >out 2>err ||
     fail "the standard input is not read"
 same whole "the standard input is translated otherwise"

@@ -16,10 +16,14 @@ enum vp_role {
                               per row of the decoder where there are no
                               label rows */
     VP_ROLE_TARGET_TOKENS, /* [batch * tgt_seq] decoder input ids */
-    VP_ROLE_POSITIONS,     /* [batch * seq] position of each token in its text,
-                              -1 = padding; only with a cache */
+    VP_ROLE_POSITIONS,     /* [batch * seq], of the decoder where there is one
+                              [batch * tgt_seq]: position of each token in its
+                              text, -1 = padding; only with a cache */
     VP_ROLE_LINES,         /* [batch * n_positions] cache line that holds each
                               position of a row's text */
+    VP_ROLE_SOURCES,       /* [batch * 3] what a row translates: line of the
+                              cache of sources, its number of tokens (0 =
+                              padding), and how many of them the batch has */
     VP_ROLE_COUNT
 };
 
@@ -34,9 +38,11 @@ struct vp_dims {
 
 /* Keys and values of earlier positions of texts: `n_lines` lines, each with
  * `n_positions` positions of a text. One for all buckets. n_lines 0: there is
- * none, and all positions of a sample are in its batch. */
+ * none, and all positions of a sample are in its batch. A decoder has also lines
+ * for the keys and values of the sources that it translates. */
 struct vp_cache_size {
     int64_t n_lines, n_positions;
+    int64_t n_sources, n_source_positions; /* 0: the model has no decoder */
 };
 
 /* Elements of the array for `role` in a bucket; 0 if the bucket has none, and for

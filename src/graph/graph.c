@@ -329,6 +329,18 @@ vp_val vp_cached_attention(struct vp_graph *graph, vp_val qkv, vp_val at,
     return apply(graph, &op);
 }
 
+vp_val vp_cached_cross_attention(struct vp_graph *graph, vp_val q, vp_val kv,
+                                 vp_val sources, int heads, int64_t n_lines,
+                                 int64_t n_positions)
+{
+    struct vp_op op = proto(VP_OP_CACHED_CROSS_ATTENTION, q, kv, sources);
+
+    op.attr.heads = heads;
+    op.attr.n_lines = n_lines;
+    op.attr.k_len = n_positions;
+    return apply(graph, &op);
+}
+
 vp_val vp_dropout(struct vp_graph *graph, vp_val x, float p)
 {
     struct vp_op op = proto(VP_OP_DROPOUT, x, VP_NONE, VP_NONE);

@@ -89,6 +89,7 @@ enum vp_op_kind {
     VP_OP_LAYERNORM,
     VP_OP_ATTENTION,
     VP_OP_CACHED_ATTENTION,
+    VP_OP_CACHED_CROSS_ATTENTION,
     VP_OP_DROPOUT,
     VP_OP_ADD,
     VP_OP_SCALE,
@@ -127,6 +128,15 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
  *             other samples neither write a line that a sample reads at a
  *             position, nor read what a sample writes in this minibatch: no
  *             sample waits for another. F only
+ * cached_cross_attention  attention to a source whose keys and values are in a
+ *             cache that it fills. in: q [B*Sq, H]; in1: kv [B*Sk, 2H]; in2:
+ *             sources [3B]: for each sample the cache line, the number of its
+ *             keys (0: the sample is padding, and its result zero), and the
+ *             number of rows of kv, from the sample's first on, that are
+ *             written to positions 0, 1, ... of the line before all queries
+ *             attend to all its keys. aux0, which persists: the cache,
+ *             [n_lines, heads, 2, T, dim]: keys, then values. No other sample
+ *             of the minibatch reads a line that a sample writes. F only
  * dropout     in: x; byte-quantised p (note [dropout] in base/rng.h)
  * add         in: a, in1: b; the residual line: in0 is the branch, in1 the trunk
  * scale       out = scale * x
@@ -248,6 +258,10 @@ vp_val vp_attention(struct vp_graph *graph, vp_val q, vp_val kv, vp_val mask,
  * forward only. */
 vp_val vp_cached_attention(struct vp_graph *graph, vp_val qkv, vp_val at,
                            vp_val lines, int heads, int64_t n_lines);
+/* A line of the cache has `n_positions` positions. */
+vp_val vp_cached_cross_attention(struct vp_graph *graph, vp_val q, vp_val kv,
+                                 vp_val sources, int heads, int64_t n_lines,
+                                 int64_t n_positions);
 /* Returns x itself when p is 0. */
 vp_val vp_dropout(struct vp_graph *graph, vp_val x, float p);
 vp_val vp_add(struct vp_graph *graph, vp_val branch, vp_val trunk);

@@ -218,6 +218,37 @@ static enum vp_status cached_attention_shape(struct vp_graph *graph,
     return done(graph);
 }
 
+static enum vp_status cached_cross_attention_shape(struct vp_graph *graph,
+                                                   struct vp_op *op)
+{
+    const struct vp_value *q = in_value(graph, op, 0);
+    const struct vp_value *kv = in_value(graph, op, 1);
+    int64_t rows, hidden, dim;
+
+    if (is_trained(graph))
+        return refuse(graph, op, "a cache is for a forward only");
+    if (!is_float(q) || !is_float(kv) || kv->cols != 2 * q->cols)
+        return refuse(graph, op, "needs queries, and packed keys and values");
+    rows = q->rows;
+    hidden = q->cols;
+    if (op->attr.heads < 1 || hidden % op->attr.heads != 0)
+        return refuse(graph, op, "heads do not divide the hidden size");
+    if (!set_len(graph, op) || kv->rows % graph->batch != 0 ||
+        kv->rows / graph->batch > op->attr.k_len)
+        return refuse(graph, op, "rows do not match the batch or the cache");
+    if (!is_ids(in_value(graph, op, 2), 3 * graph->batch) ||
+        op->attr.n_lines < 1)
+        return refuse(graph, op, "sources do not match the batch");
+    dim = hidden / op->attr.heads;
+    op->attr.scale = (float)(1.0 / sqrt((double)dim));
+    op->out = result(graph, op, rows, hidden);
+    op->aux[0] = result(
+        graph, op, op->attr.n_lines * op->attr.heads * 2 * op->attr.k_len, dim);
+    if (op->aux[0] != VP_NONE)
+        graph->values[op->aux[0]].persists = true;
+    return done(graph);
+}
+
 static enum vp_status same_shape(struct vp_graph *graph, struct vp_op *op)
 {
     const struct vp_value *x = in_value(graph, op, 0);
@@ -369,6 +400,11 @@ const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT] = {
     [VP_OP_CACHED_ATTENTION] = {
         .name = "cached_attention",
         .shape = cached_attention_shape,
+        .flops = attention_flops,
+    },
+    [VP_OP_CACHED_CROSS_ATTENTION] = {
+        .name = "cached_cross_attention",
+        .shape = cached_cross_attention_shape,
         .flops = attention_flops,
     },
     [VP_OP_DROPOUT] = {

@@ -148,10 +148,10 @@ enum vp_status vp_model_build_cached(
     const struct vp_dims *dims, const struct vp_cache_size *cache,
     unsigned outputs, struct vp_graph *graph_out, struct vp_err *err)
 {
-    if (model->task != VP_TASK_CAUSAL_LM)
+    if (model->task == VP_TASK_MASKED_LM)
         return vp_err_refuse(err, "model_type",
                              "model_type: %s cannot be run with a key-value "
-                             "cache; use gpt2 or cpm",
+                             "cache; use gpt2, cpm or translation",
                              model->name);
     return build(model, config, dims, outputs, *cache, graph_out, err);
 }

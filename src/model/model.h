@@ -81,8 +81,10 @@ enum vp_status vp_model_build_outputs(const struct vp_model *model,
                                       struct vp_graph *graph_out,
                                       struct vp_err *err);
 
-/* The same for a causal model that is run with a cache: tokens of a
- * batch are new positions of texts (VP_ROLE_POSITIONS, VP_ROLE_LINES). */
+/* The same for a causal model or a decoder that is run with a cache: tokens (of
+ * the target) of a batch are new positions of texts (VP_ROLE_POSITIONS,
+ * VP_ROLE_LINES). The encoder's result is used by the keys and values that
+ * VP_ROLE_SOURCES lets the cache keep; a batch without new sources has seq 1. */
 enum vp_status vp_model_build_cached(
     const struct vp_model *model, const struct vp_model_config *config,
     const struct vp_dims *dims, const struct vp_cache_size *cache,

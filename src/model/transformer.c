@@ -5,7 +5,9 @@
  * Blocks: source embedding; attention, ffn per encoder layer; encoder layer
  * norm with the target embedding; attention, cross attention, ffn per decoder
  * layer; head. Padding of the source is masked; padding of the target stands
- * at the end, where causal attention cannot see it.
+ * at the end, where causal attention cannot see it. With a cache the target rows
+ * of a sample are new positions of its text; a source is encoded once, and its
+ * keys and values are kept.
  * B: batch, S: source, T: target length, H: hidden, F: ffn, V: vocab. */
 #include "model/build.h"
 #include "model/model.h"
@@ -15,10 +17,11 @@
 struct transformer {
     struct vp_graph *graph;
     const struct vp_model_config *config;
-    const char *side; /* "encoder" or "decoder" */
-    vp_val mask;      /* [B*S] */
-    vp_val memory;    /* [B*S, H] encoder output */
-    vp_par shared;    /* [V, H] where embeddings are tied */
+    const char *side;          /* "encoder" or "decoder" */
+    vp_val mask;               /* [B*S] */
+    vp_val memory;             /* [B*S, H] encoder output */
+    vp_val at, lines, sources; /* with a cache; else VP_NONE */
+    vp_par shared;             /* [V, H] where embeddings are tied */
 };
 
 int64_t vp_transformer_blocks(const struct vp_model_config *config)
@@ -65,11 +68,13 @@ static vp_par token_table(struct transformer *t)
     return table;
 }
 
-/* Positions, embedding, scale, "+": four lines. ids: [rows] -> [rows, H] */
-static vp_val embedding(struct transformer *t, vp_val ids)
+/* Positions, embedding, scale, "+": four lines. ids: [rows] -> [rows, H]. `at`:
+ * positions that are given, or VP_NONE. */
+static vp_val embedding(struct transformer *t, vp_val ids, vp_val at)
 {
     const struct vp_model_config *c = t->config;
     struct vp_graph *g = t->graph;
+    float scale = (float)sqrt((double)c->hidden);
     vp_par table, positions;
     vp_val x;
 
@@ -78,8 +83,10 @@ static vp_val embedding(struct transformer *t, vp_val ids)
     positions = vp_graph_param(
         g, vp_graph_name(g, "model.%s.embed_positions.weights", t->side),
         c->positions, c->hidden, VP_INIT_SINUSOID, 0.0f);
-    x = vp_embed(g, ids, VP_NONE, table, positions, VP_NONE,
-                 (float)sqrt((double)c->hidden), c->pad);
+    x = at == VP_NONE
+            ? vp_embed(g, ids, VP_NONE, table, positions, VP_NONE, scale,
+                       c->pad)
+            : vp_embed_at(g, ids, at, table, positions, scale, c->pad);
     vp_build_lines(g, 3);
     return x;
 }
@@ -144,8 +151,12 @@ static vp_val self_attention(const struct transformer *t, vp_val x,
     y = layernorm(t, x, layer_name(t, layer, "self_attn_layer_norm"));
     vp_graph_line(g);
     y = project(t, y, layer, parts, 3);
-    y = vp_attention(g, y, VP_NONE, causal ? VP_NONE : t->mask, (int)c->heads,
-                     causal, c->attention_dropout);
+    if (causal && t->lines != VP_NONE)
+        y = vp_cached_attention(g, y, t->at, t->lines, (int)c->heads,
+                                g->cache.n_lines);
+    else
+        y = vp_attention(g, y, VP_NONE, causal ? VP_NONE : t->mask,
+                         (int)c->heads, causal, c->attention_dropout);
     return attention_end(t, y, x, layer_name(t, layer, "self_attn.out_proj"));
 }
 
@@ -167,8 +178,13 @@ static vp_val cross_attention(const struct transformer *t, vp_val x,
     vp_graph_line(g);
     q = project(t, y, layer, q_part, 1);
     kv = project(t, t->memory, layer, kv_parts, 2);
-    y = vp_attention(g, q, kv, t->mask, (int)c->heads, false,
-                     c->attention_dropout);
+    if (t->sources != VP_NONE)
+        y = vp_cached_cross_attention(g, q, kv, t->sources, (int)c->heads,
+                                      g->cache.n_sources,
+                                      g->cache.n_source_positions);
+    else
+        y = vp_attention(g, q, kv, t->mask, (int)c->heads, false,
+                         c->attention_dropout);
     return attention_end(t, y, x,
                          layer_name(t, layer, "encoder_attn.out_proj"));
 }
@@ -235,9 +251,13 @@ static void head(const struct transformer *t, vp_val x,
 void vp_transformer_build(const struct vp_model_config *config,
                           const struct vp_dims *dims, struct vp_graph *graph)
 {
-    struct transformer t = {
-        .graph = graph, .config = config, .side = "encoder", .shared = VP_NONE
-    };
+    struct transformer t = { .graph = graph,
+                             .config = config,
+                             .side = "encoder",
+                             .shared = VP_NONE,
+                             .at = VP_NONE,
+                             .lines = VP_NONE,
+                             .sources = VP_NONE };
     vp_val source = vp_graph_input(graph, VP_ROLE_TOKENS, "source",
                                    vp_dims_role(dims, VP_ROLE_TOKENS));
     vp_val target = vp_graph_input(graph, VP_ROLE_TARGET_TOKENS, "target",
@@ -246,8 +266,16 @@ void vp_transformer_build(const struct vp_model_config *config,
 
     t.mask = vp_graph_input(graph, VP_ROLE_MASK, "mask",
                             vp_dims_role(dims, VP_ROLE_MASK));
+    if (graph->cache.n_lines > 0) {
+        t.at = vp_graph_input(graph, VP_ROLE_POSITIONS, "positions",
+                              dims->batch * dims->tgt_seq);
+        t.lines = vp_graph_input(graph, VP_ROLE_LINES, "lines",
+                                 dims->batch * graph->cache.n_positions);
+        t.sources = vp_graph_input(graph, VP_ROLE_SOURCES, "sources",
+                                   dims->batch * 3);
+    }
     vp_graph_block(graph, "source embedding");
-    x = embedding(&t, source);
+    x = embedding(&t, source, VP_NONE);
     for (int64_t i = 0; i < config->layers; i++) {
         x = self_attention(&t, x, i, false);
         x = ffn(&t, x, i);
@@ -256,7 +284,7 @@ void vp_transformer_build(const struct vp_model_config *config,
     vp_graph_line(graph);
     t.memory = layernorm(&t, x, "model.encoder.layer_norm");
     t.side = "decoder";
-    x = embedding(&t, target);
+    x = embedding(&t, target, t.at);
     for (int64_t i = 0; i < config->decoder_layers; i++) {
         x = self_attention(&t, x, i, true);
         x = cross_attention(&t, x, i);

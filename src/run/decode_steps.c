@@ -260,8 +260,10 @@ enum vp_status vp_decode_steps_init(struct vp_decode_steps *steps,
     n_groups = min64(divide_up(n_texts, steps->batch),
                      vp_config_n_stages(config));
     if (has_cache)
-        steps->cache = (struct vp_cache_size){ steps->batch * n_groups,
-                                               longest_text(steps) };
+        steps->cache = (struct vp_cache_size){
+            .n_lines = steps->batch * n_groups,
+            .n_positions = longest_text(steps),
+        };
     if (has_cache)
         set_cached_dims(steps, positions);
     else

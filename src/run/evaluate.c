@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "config/buckets.h"
+#include "job/job_phase.h"
 #include "run/inference.h"
 #include "run/samples.h"
 
@@ -85,7 +86,7 @@ static enum vp_status take_answers(void *ctx, const struct vp_logits *logits,
                                    struct vp_err *err)
 {
     struct questions *q = ctx;
-    const int32_t *answers = answers_of(q, logits->minibatch);
+    const int32_t *answers = answers_of(q, logits->minibatch) + logits->first;
 
     (void)err;
     for (int64_t i = 0; i < logits->rows; i++) {
@@ -130,6 +131,7 @@ static enum vp_status open_model(struct evaluation *run, struct vp_err *err)
     struct vp_inference_config config = {
         .config = with->config,
         .source = with->source,
+        .job = with->job,
         .outputs = VP_OUTPUT_LOSS,
         .dims = run->dims,
         .n_dims = run->n_dims,
@@ -146,11 +148,13 @@ static enum vp_status open_model(struct evaluation *run, struct vp_err *err)
     return vp_inference_open(&config, &run->inference, err);
 }
 
-static enum vp_status set_up(struct evaluation *run, struct vp_err *err)
+/* All processes know the data; the lead reads it. */
+static enum vp_status open_samples(struct evaluation *run, struct vp_err *err)
 {
     const struct vp_evaluate_config *with = run->with;
     struct vp_samples_config samples = {
         .config = with->config,
+        .world = with->job ? with->job->world : NULL,
         .dims = run->dims,
         .eval_only = true,
         .whole = with->whole,
@@ -159,10 +163,34 @@ static enum vp_status set_up(struct evaluation *run, struct vp_err *err)
         .ctx = with->ctx,
     };
 
+    enum vp_status st;
+
+    if (with->job)
+        vp_job_phase_set(VP_JOB_PHASE_DATA, with->config->data_dir);
     samples.n_dims = run->n_dims = vp_buckets_make(with->config, run->dims);
-    VP_TRY(vp_samples_open(&samples, &run->samples, err));
+    st = vp_samples_open(&samples, &run->samples, err);
+    if (with->job)
+        with->job->agreed = run->samples.agreed;
+    return st;
+}
+
+static enum vp_status set_up(struct evaluation *run, struct vp_err *err)
+{
+    VP_TRY(open_samples(run, err));
     VP_TRY(open_questions(run, err));
     return open_model(run, err);
+}
+
+static enum vp_status follow(struct evaluation *run, struct vp_err *err)
+{
+    const struct vp_inference_config config = { .config = run->with->config,
+                                                .source = run->with->source,
+                                                .job = run->with->job,
+                                                .notice = run->with->notice,
+                                                .ctx = run->with->ctx };
+
+    VP_TRY(open_samples(run, err));
+    return vp_inference_follow(&config, err);
 }
 
 static enum vp_status run_all(struct evaluation *run, struct vp_evaluation *out,
@@ -214,12 +242,14 @@ enum vp_status vp_evaluate(const struct vp_evaluate_config *config,
     struct vp_evaluation found = { .n_batches = 0 };
     enum vp_status st;
     int64_t start_ns;
+    bool is_lead;
 
     if (!run)
         return vp_err_set(err, VP_ERR_NOMEM, "evaluation: out of memory");
     run->with = config;
-    st = set_up(run, err);
-    if (st == VP_OK) {
+    is_lead = vp_inference_job_is_lead(config->job);
+    st = is_lead ? set_up(run, err) : follow(run, err);
+    if (st == VP_OK && is_lead) {
         const struct vp_data_info *info = vp_data_info(run->samples.eval);
 
         snprintf(found.data, sizeof(found.data), "%s", info->what);

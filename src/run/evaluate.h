@@ -3,6 +3,7 @@
 #define VP_RUN_EVALUATE_H
 
 #include "config/config.h"
+#include "run/inference_job.h"
 #include "run/model_source.h"
 #include "run/notice.h"
 #include "runtime/report.h"
@@ -12,6 +13,7 @@
 struct vp_evaluate_config {
     const struct vp_config *config; /* of vp_model_source_config() */
     const struct vp_model_source *source;
+    struct vp_inference_job *job; /* NULL: this process is alone */
     bool whole; /* all samples of data that is not split by its files; else what
                    training holds out */
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
@@ -33,7 +35,8 @@ struct vp_evaluation {
     double seconds;
 };
 
-/* Goes once over the data. VP_ERR_INTERRUPTED: it was stopped. */
+/* Goes once over the data. VP_ERR_INTERRUPTED: it was stopped. All processes of a
+ * job come here; the lead reads the data and knows the result. */
 enum vp_status vp_evaluate(const struct vp_evaluate_config *config,
                            struct vp_evaluation *out, struct vp_err *err);
 

@@ -156,14 +156,15 @@ static enum vp_status take_logits(void *ctx, const struct vp_logits *logits,
     const struct vp_sample_input input = { .logits = job->logits,
                                            .n_ids = (int)logits->cols };
 
-    for (int64_t row = 0; row < logits->rows; row++) {
+    for (int64_t i = 0; i < logits->rows; i++) {
+        int64_t row = logits->first + i;
         struct vp_filling *gap = gap_at(job, logits->minibatch,
                                         row / job->n_each, row % job->n_each);
         int n;
 
         if (!gap)
             continue;
-        vp_logits_row(logits, row, job->logits);
+        vp_logits_row(logits, i, job->logits);
         VP_TRY(vp_sample_filter(&all, &input, job->candidates, &n, err));
         choose_best(job->candidates, n, gap);
     }
@@ -178,6 +179,7 @@ static enum vp_status run(struct job *job, bool *lost_out, struct vp_err *err)
     const struct vp_inference_config config = {
         .config = with->config,
         .source = with->source,
+        .job = with->job,
         .outputs = VP_OUTPUT_LOGITS,
         .dims = &job->dims,
         .n_dims = 1,

@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "decode/sample.h"
+#include "run/inference_job.h"
 #include "run/model_source.h"
 #include "run/notice.h"
 #include "run/sequence.h"
@@ -21,6 +22,7 @@ struct vp_filling {
 struct vp_fill_config {
     const struct vp_config *config; /* of vp_model_source_config() */
     const struct vp_model_source *source;
+    struct vp_inference_job *job; /* NULL: this process is alone */
     const struct vp_sequence *sequences;
     int64_t n_sequences;
     int32_t mask; /* the id that marks a gap */

@@ -98,18 +98,11 @@ static void copy_prompts(struct job *job)
 static enum vp_status add_places(struct job *job, const struct vp_dims *room,
                                  struct vp_err *err)
 {
-    const int64_t n[VP_ROLE_COUNT] = {
-        [VP_ROLE_POSITIONS] = room->batch * room->seq,
-        [VP_ROLE_LINES] = room->batch * job->steps.cache.n_positions,
-    };
-
-    for (int role = VP_ROLE_POSITIONS; role <= VP_ROLE_LINES; role++) {
-        free(job->batch.array[role]);
-        job->batch.array[role] = calloc((size_t)n[role] + 1, sizeof(int32_t));
-        if (!job->batch.array[role])
-            return vp_err_set(err, VP_ERR_NOMEM, "a batch: out of memory");
-    }
-    return VP_OK;
+    VP_TRY(vp_sequence_batch_resize(&job->batch, VP_ROLE_POSITIONS,
+                                    room->batch * room->seq, err));
+    return vp_sequence_batch_resize(&job->batch, VP_ROLE_LINES,
+                                    room->batch * job->steps.cache.n_positions,
+                                    err);
 }
 
 static enum vp_status prepare(struct job *job, struct vp_err *err)
@@ -204,13 +197,14 @@ static enum vp_status draw(struct job *job, const struct vp_logits *logits,
                      err);
 }
 
-/* Draws the next id of each text; on the thread of the last stage. */
+/* Draws the next id of each text. */
 static enum vp_status take_logits(void *ctx, const struct vp_logits *logits,
                                   struct vp_err *err)
 {
     struct job *job = ctx;
     const struct vp_decode_row *rows = vp_decode_steps_rows(&job->steps,
-                                                            logits->minibatch);
+                                                            logits->minibatch) +
+                                       logits->first;
 
     for (int64_t i = 0; i < logits->rows; i++) {
         const struct vp_decoded_text *text = rows[i].text;
@@ -336,6 +330,7 @@ static enum vp_status open_and_run(struct job *job, bool *lost_out,
     const struct vp_inference_config config = {
         .config = with->config,
         .source = with->source,
+        .job = with->job,
         .outputs = is_argmax(with) ? VP_OUTPUT_LOGITS | VP_OUTPUT_ARGMAX
                                    : VP_OUTPUT_LOGITS,
         .dims = job->steps.dims,

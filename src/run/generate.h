@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "decode/sample.h"
+#include "run/inference_job.h"
 #include "run/model_source.h"
 #include "run/notice.h"
 #include "run/sequence.h"
@@ -42,6 +43,7 @@ struct vp_generate_stats {
 struct vp_generate_config {
     const struct vp_config *config; /* of vp_model_source_config() */
     const struct vp_model_source *source;
+    struct vp_inference_job *job; /* NULL: this process is alone */
     const struct vp_sequence *prompts;
     int64_t n_prompts;
     int64_t max_tokens; /* new ids of each text, at least 1 */

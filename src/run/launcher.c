@@ -39,7 +39,8 @@ struct launch {
     struct vp_config small;         /* without lost hosts, if any were */
     bool is_small;
     char folder[1024];
-    int attempt; /* 0 = first */
+    struct vp_scratch scratch; /* the folder, if there is no run folder */
+    int attempt;               /* 0 = first */
     struct vp_ckpt_id
         saved; /* where it starts, after the first; step -1: anew */
     struct vp_supervisor *supervisor;
@@ -136,7 +137,8 @@ static void make_rank(const struct launch *launch, struct vp_words *out)
         vp_words_add(out, "--resume");
         vp_words_add(out, saved ? launch->saved.path : options->resume);
     }
-    if (!saved && (options->output || !options->resume)) {
+    if (!saved && !options->no_folder &&
+        (options->output || !options->resume)) {
         vp_words_add(out, "--output");
         vp_words_add(out, launch->folder);
     }
@@ -279,6 +281,17 @@ static void first_words(const struct launch *launch, char *out, size_t n_bytes)
     snprintf(out, n_bytes, "%.*s", (int)strcspn(at, "\n"), at);
 }
 
+/* How to see what mpirun does. */
+static void add_remedy(const struct launch *launch, struct vp_err *err)
+{
+    if (launch->options->no_folder)
+        vp_err_suffix(err, "try 'mpirun -n %d' before the command",
+                      vp_config_n_ranks(launch->config));
+    else
+        vp_err_suffix(err, "try the last command in %s/command_history.log",
+                      launch->folder);
+}
+
 /* mpirun starts the ranks of a job together, or none. */
 static enum vp_status not_started(const struct launch *launch,
                                   struct vp_err *err)
@@ -293,8 +306,7 @@ static enum vp_status not_started(const struct launch *launch,
     vp_err_set(err, VP_ERR_ABORTED, "no rank started: %s; ",
                why[0] ? why : "mpirun gives no reason");
     if (vp_hosts_are_here(launch->config))
-        vp_err_suffix(err, "try the last command in %s/command_history.log",
-                      launch->folder);
+        add_remedy(launch, err);
     else
         vp_err_suffix(err,
                       "see that ssh reaches every host in machines without a "
@@ -346,13 +358,13 @@ static enum vp_status settle(const struct launch *launch,
     if (launch->options->stop && *launch->options->stop > 1)
         return vp_err_set(err, VP_ERR_ABORTED,
                           "ended by a second signal, before all was saved");
-    return vp_err_set(err, VP_ERR_IO,
-                      "mpirun ended with status %d, and its ranks did not say "
-                      "why; try the last command in %s/command_history.log",
-                      WIFEXITED(launch->mpirun.status)
-                          ? WEXITSTATUS(launch->mpirun.status)
-                          : -1,
-                      launch->folder);
+    vp_err_set(err, VP_ERR_IO,
+               "mpirun ended with status %d, and its ranks did not say why; ",
+               WIFEXITED(launch->mpirun.status)
+                   ? WEXITSTATUS(launch->mpirun.status)
+                   : -1);
+    add_remedy(launch, err);
+    return VP_ERR_IO;
 }
 
 /* After the ranks have exited, and before anything is printed about them. */
@@ -462,6 +474,12 @@ static enum vp_status choose_folder(struct launch *launch, struct vp_err *err)
 {
     const struct vp_launch_options *options = launch->options;
 
+    if (options->no_folder) {
+        VP_TRY(vp_scratch_make(VP_SCRATCH_FILES, &launch->scratch, err));
+        snprintf(launch->folder, sizeof(launch->folder), "%s",
+                 launch->scratch.path);
+        return VP_OK;
+    }
     if (options->output)
         snprintf(launch->folder, sizeof(launch->folder), "%s", options->output);
     else if (options->resume && !launch->config->forward_only)
@@ -481,9 +499,10 @@ enum vp_status vp_launch(const struct vp_config *config,
     enum vp_status st;
     bool again;
 
-    VP_TRY(choose_folder(&launch, err));
     VP_TRY(vp_mpirun_find(config, err));
-    VP_TRY(vp_folder_make(launch.folder, err));
+    VP_TRY(choose_folder(&launch, err));
+    if (!options->no_folder)
+        VP_TRY(vp_folder_make(launch.folder, err));
     vp_process_adopt();
     do {
         launch.mpirun = (struct vp_process){ 0 };
@@ -495,11 +514,12 @@ enum vp_status vp_launch(const struct vp_config *config,
     if (launch.is_small)
         vp_config_release(&launch.small);
     unsetenv(VP_SUPERVISOR_VARIABLE);
+    vp_scratch_remove(&launch.scratch);
     if (st == VP_OK && launch.lost.text[0])
         st = vp_err_set(err, VP_ERR_IO, "%s", launch.lost.text);
     if (st == VP_ERR_INTERRUPTED)
         err->text[0] = '\0'; /* of an earlier attempt */
-    if (st == VP_ERR_INTERRUPTED && launch.unread)
+    if (st == VP_ERR_INTERRUPTED && launch.unread && !options->no_folder)
         vp_folder_unread(launch.folder, err);
     return st;
 }

@@ -6,6 +6,7 @@
 #include "config/config.h"
 
 #include <signal.h>
+#include <stdbool.h>
 
 struct vp_launch_options {
     /* A rank's arguments after "vpipe", without --output and --resume. The
@@ -13,7 +14,11 @@ struct vp_launch_options {
      * configuration takes its place. */
     const char *const *args;
     int n_args;
-    int n_kept;         /* of the last arguments, which may not be left out */
+    int n_kept; /* of the last arguments, which may not be left out */
+    /* Ranks write no run folder and are not given --output: files of the
+     * launcher are in a temporary folder. `output`, `resume` and `restarts` are
+     * not set. */
+    bool no_folder;
     const char *output; /* run folder; NULL: <log_directory>/<time> */
     const char *resume; /* NULL: from the start */
     int restarts;       /* at most */

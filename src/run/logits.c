@@ -102,15 +102,18 @@ static enum vp_status take_logits(void *ctx, const struct vp_logits *logits,
                                   struct vp_err *err)
 {
     struct job *job = ctx;
-    int64_t first = (int64_t)logits->minibatch * job->dims.batch;
-    int64_t end = min64(first + job->dims.batch, job->with->n_sequences);
+    int64_t begin = (int64_t)logits->minibatch * job->dims.batch *
+                        job->rows_each +
+                    logits->first;
 
     (void)err;
-    for (int64_t k = first; k < end; k++)
-        for (int64_t t = 0; t < job->lengths[k]; t++)
-            vp_logits_row(logits, (k - first) * job->rows_each + t,
-                          job->logits +
-                              (k * job->rows_each + t) * logits->cols);
+    for (int64_t i = 0; i < logits->rows; i++) {
+        int64_t k = (begin + i) / job->rows_each;
+        int64_t t = (begin + i) % job->rows_each;
+
+        if (k < job->with->n_sequences && t < job->lengths[k])
+            vp_logits_row(logits, i, job->logits + (begin + i) * logits->cols);
+    }
     return VP_OK;
 }
 
@@ -151,6 +154,7 @@ static enum vp_status run(struct job *job, bool *lost_out, struct vp_err *err)
     const struct vp_inference_config config = {
         .config = with->config,
         .source = with->source,
+        .job = with->job,
         .outputs = VP_OUTPUT_LOGITS,
         .dims = &job->dims,
         .n_dims = 1,

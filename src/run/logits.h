@@ -3,6 +3,7 @@
 #define VP_RUN_LOGITS_H
 
 #include "config/config.h"
+#include "run/inference_job.h"
 #include "run/model_source.h"
 #include "run/notice.h"
 #include "run/sequence.h"
@@ -10,6 +11,7 @@
 struct vp_logits_config {
     const struct vp_config *config; /* of vp_model_source_config() */
     const struct vp_model_source *source;
+    struct vp_inference_job *job; /* NULL: this process is alone */
     const struct vp_sequence *sequences;
     int64_t n_sequences;
     void *ctx;

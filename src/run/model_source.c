@@ -290,6 +290,15 @@ const char *vp_model_source_what(const struct vp_model_source *source)
     return source->what;
 }
 
+uint64_t vp_model_source_checksum(const struct vp_model_source *source)
+{
+    struct vp_ckpt_id id = { .checksum = 0 };
+
+    if (source->ckpt && vp_ckpt_identify(source->ckpt, &id, NULL) != VP_OK)
+        return 0;
+    return id.checksum;
+}
+
 const char *vp_model_source_path(const struct vp_model_source *source)
 {
     if (source->run[0])

@@ -32,6 +32,8 @@ void vp_model_source_close(struct vp_model_source *source);
 
 /* For people: "checkpoint of step 500", "Hugging Face folder". */
 const char *vp_model_source_what(const struct vp_model_source *source);
+/* Checksum of the manifest of a checkpoint; 0: the model is none. */
+uint64_t vp_model_source_checksum(const struct vp_model_source *source);
 /* The folder that the weights are in. */
 const char *vp_model_source_path(const struct vp_model_source *source);
 /* The Hugging Face folder that the model is or comes from: its path in `out`, of

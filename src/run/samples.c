@@ -352,7 +352,8 @@ static enum vp_status open_together(const struct vp_samples_config *plan,
     st = vp_world_agree(plan->world, st, VP_LIMIT_NEVER, err);
     samples->agreed = st != VP_OK;
     VP_TRY(st);
-    VP_TRY(share(plan, false, &samples->train, err));
+    if (!plan->eval_only)
+        VP_TRY(share(plan, false, &samples->train, err));
     return evaluates(plan) ? share(plan, true, &samples->eval, err) : VP_OK;
 }
 

@@ -86,6 +86,17 @@ enum vp_status vp_sequence_batch_init(const struct vp_dims *dims,
     return VP_OK;
 }
 
+enum vp_status vp_sequence_batch_resize(struct vp_batch *batch,
+                                        enum vp_role role, int64_t n,
+                                        struct vp_err *err)
+{
+    free(batch->array[role]);
+    batch->array[role] = calloc((size_t)n + 1, sizeof(int32_t));
+    return batch->array[role]
+               ? VP_OK
+               : vp_err_set(err, VP_ERR_NOMEM, "a batch: out of memory");
+}
+
 void vp_sequence_batch_release(struct vp_batch *batch)
 {
     for (int role = 0; role < VP_ROLE_COUNT; role++)

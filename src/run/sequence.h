@@ -30,6 +30,10 @@ enum vp_status vp_sequence_check(const struct vp_model_config *sizes, int64_t k,
 enum vp_status vp_sequence_batch_init(const struct vp_dims *dims,
                                       struct vp_batch *batch,
                                       struct vp_err *err);
+/* Gives the array of a role that comes with a cache room for `n` elements. */
+enum vp_status vp_sequence_batch_resize(struct vp_batch *batch,
+                                        enum vp_role role, int64_t n,
+                                        struct vp_err *err);
 void vp_sequence_batch_release(struct vp_batch *batch);
 
 /* Writes `sequence` to row `i` of a batch of `dims`: ids and their mask, and the

@@ -1,13 +1,15 @@
 #include "run/translate.h"
 
 #include "config/buckets.h"
+#include "config/precision.h"
 #include "run/inference.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    SHORTEST = 32,  /* length of the shortest program */
+    SHORTEST = 32,        /* length of the shortest program without a cache */
+    SHORTEST_SOURCE = 16, /* likewise, of a source with one */
     MINIBATCHES = 8 /* of a decoding step: what a pipeline is filled with */
 };
 
@@ -16,6 +18,7 @@ struct search {
     int64_t sentence; /* its number */
     struct vp_beam *beam;
     int32_t *inputs; /* [n_beams, most] decoder inputs */
+    int32_t *lines;  /* [n_beams, most] line of the cache for each of them */
     int64_t n;       /* ids of each input */
     float *logits;   /* [n_beams, vocab] that follow the inputs */
 };
@@ -24,6 +27,12 @@ struct search {
 struct row {
     struct search *search;
     int beam;
+};
+
+/* Rows [first, first + n) of a decoding step; further ones are padding. */
+struct minibatch {
+    int bucket;
+    int64_t first, n;
 };
 
 /* The translation of a sentence that waits for those before it. */
@@ -37,15 +46,22 @@ struct result {
 struct job {
     const struct vp_translate_config *with;
     struct vp_beam_options options;
-    int most;                            /* ids of a translation */
-    struct vp_dims dims[VP_MAX_BUCKETS]; /* in order of growing lengths */
+    int most;                   /* ids of a translation */
+    struct vp_cache_size cache; /* n_lines 0: none */
+    /* In order of growing lengths; with a cache those of a step, then those of
+     * sources. */
+    struct vp_dims dims[VP_MAX_BUCKETS];
     int n_dims;
+    int64_t n_each; /* rows of a minibatch, at most */
     struct vp_batch batch;
     struct search *searches; /* [n_searches]; beam NULL: free */
     int64_t n_searches;
     struct row *rows; /* of this decoding step */
     int64_t n_rows;
+    struct minibatch *minibatches;
+    int64_t n_minibatches;
     int32_t *inputs;          /* of all searches, and of one more: work space */
+    int32_t *lines;           /* likewise */
     float *logits;            /* of all searches */
     struct vp_beam_row *next; /* [n_beams] */
     struct result *results;   /* [n_sentences] */
@@ -95,35 +111,71 @@ static enum vp_status check(const struct job *job, struct vp_err *err)
     return vp_beam_check(&job->options, err);
 }
 
-/* One length for source and target. Powers of two, so that the lengths of a
- * sentence's programs do not depend on the other sentences, and at last the
- * positions of the model. batch_size counts tokens. */
-static void set_dims(struct job *job)
+/* Appends lengths from `length` on that sentences of `shortest` to `longest` ids
+ * need. Powers of two, so that the lengths of a sentence's programs do not
+ * depend on the other sentences, and at last the positions of the model. */
+static void add_lengths(struct job *job, int64_t length, int64_t shortest,
+                        int64_t longest)
 {
-    const struct vp_translate_config *with = job->with;
-    int64_t positions = with->config->sizes.positions;
-    int64_t shortest = positions, longest = job->most, length = SHORTEST;
-    int64_t n_rows = with->n_sentences * job->options.n_beams;
+    int64_t positions = job->with->config->sizes.positions;
 
-    for (int64_t k = 0; k < with->n_sentences; k++) {
-        shortest = min64(shortest, with->sentences[k].n_ids);
-        longest = max64(longest, with->sentences[k].n_ids);
-    }
     for (; length < longest && job->n_dims < VP_MAX_BUCKETS - 1; length *= 2)
         if (length >= shortest)
             job->dims[job->n_dims++].seq = length;
     if (length < longest || length > positions)
         length = positions;
     job->dims[job->n_dims++].seq = length;
+}
 
-    n_rows = min64(n_rows, max64(1, with->config->batch_size / length));
-    for (int i = 0; i < job->n_dims; i++) {
-        job->dims[i].tgt_seq = job->dims[i].seq;
-        job->dims[i].batch = job->dims[i].n_labels = n_rows;
+/* Without a cache source and target have one length. batch_size counts tokens. */
+static void set_dims(struct job *job)
+{
+    const struct vp_translate_config *with = job->with;
+    int64_t shortest = with->config->sizes.positions, longest = 1;
+    int64_t n_rows = with->n_sentences * job->options.n_beams;
+    bool cached = !with->no_cache && vp_config_uses_cpu(with->config);
+    int64_t n_groups = cached ? vp_config_n_stages(with->config) : MINIBATCHES;
+
+    for (int64_t k = 0; k < with->n_sentences; k++) {
+        shortest = min64(shortest, with->sentences[k].n_ids);
+        longest = max64(longest, with->sentences[k].n_ids);
     }
-    job->n_searches = min64(
-        with->n_sentences,
-        max64(1, MINIBATCHES * n_rows / job->options.n_beams));
+    if (cached)
+        job->dims[job->n_dims++].seq = 1;
+    add_lengths(job, cached ? SHORTEST_SOURCE : SHORTEST, shortest,
+                cached ? longest : max64(longest, job->most));
+    longest = max64(longest, job->most);
+    n_rows = min64(n_rows, max64(1, with->config->batch_size / longest));
+    for (int i = 0; i < job->n_dims; i++) {
+        job->dims[i].tgt_seq = cached ? 1 : job->dims[i].seq;
+        job->dims[i].batch = cached && i > 0 ? 1 : n_rows;
+        job->dims[i].n_labels = job->dims[i].batch;
+    }
+    job->n_each = n_rows;
+    job->n_searches = min64(with->n_sentences,
+                            max64(1, n_groups * n_rows / job->options.n_beams));
+    if (cached)
+        job->cache = (struct vp_cache_size){
+            .n_lines = job->n_searches * job->options.n_beams,
+            .n_positions = job->most,
+            .n_sources = job->n_searches,
+            .n_source_positions = job->dims[job->n_dims - 1].seq,
+        };
+}
+
+/* Room for a batch of any bucket. */
+static enum vp_status allocate_batch(struct job *job, struct vp_err *err)
+{
+    struct vp_dims room = job->dims[job->n_dims - 1];
+
+    room.batch = room.n_labels = job->n_each;
+    VP_TRY(vp_sequence_batch_init(&room, &job->batch, err));
+    VP_TRY(vp_sequence_batch_resize(&job->batch, VP_ROLE_POSITIONS, job->n_each,
+                                    err));
+    VP_TRY(vp_sequence_batch_resize(&job->batch, VP_ROLE_LINES,
+                                    job->n_each * job->cache.n_positions, err));
+    return vp_sequence_batch_resize(&job->batch, VP_ROLE_SOURCES,
+                                    job->n_each * 3, err);
 }
 
 static enum vp_status allocate(struct job *job, struct vp_err *err)
@@ -136,19 +188,21 @@ static enum vp_status allocate(struct job *job, struct vp_err *err)
 
     job->searches = calloc(n, sizeof(*job->searches));
     job->rows = calloc(n * n_beams, sizeof(*job->rows));
+    job->minibatches = calloc(n * n_beams, sizeof(*job->minibatches));
     job->inputs = calloc((n + 1) * n_inputs, sizeof(*job->inputs));
+    job->lines = calloc((n + 1) * n_inputs, sizeof(*job->lines));
     job->logits = calloc(n * n_logits, sizeof(*job->logits));
     job->next = calloc(n_beams, sizeof(*job->next));
     job->results = calloc((size_t)with->n_sentences, sizeof(*job->results));
-    if (!job->searches || !job->rows || !job->inputs || !job->logits ||
-        !job->next || !job->results)
+    if (!job->searches || !job->rows || !job->minibatches || !job->inputs ||
+        !job->lines || !job->logits || !job->next || !job->results)
         return no_memory(err);
     for (size_t i = 0; i < n; i++) {
         job->searches[i].inputs = job->inputs + (i + 1) * n_inputs;
+        job->searches[i].lines = job->lines + (i + 1) * n_inputs;
         job->searches[i].logits = job->logits + i * n_logits;
     }
-    return vp_sequence_batch_init(&job->dims[job->n_dims - 1], &job->batch,
-                                  err);
+    return allocate_batch(job, err);
 }
 
 /* ---- Logits ------------------------------------------------------------- */
@@ -157,11 +211,13 @@ static enum vp_status allocate(struct job *job, struct vp_err *err)
 static const struct row *row_at(const struct job *job, uint64_t minibatch,
                                 int64_t i)
 {
-    int64_t at = (int64_t)minibatch * job->dims[0].batch + i;
+    const struct minibatch *it = &job->minibatches[minibatch];
 
-    return at < job->n_rows ? &job->rows[at] : NULL;
+    return i < it->n ? &job->rows[it->first + i] : NULL;
 }
 
+/* What a program is given: all ids so far; with a cache the last one, and the
+ * source only if it is new. */
 static struct vp_sequence sequence_of(const struct job *job,
                                       const struct row *row)
 {
@@ -170,23 +226,33 @@ static struct vp_sequence sequence_of(const struct job *job,
 
     sequence.target = search->inputs + (int64_t)row->beam * job->most;
     sequence.n_target = search->n;
+    if (job->cache.n_lines == 0)
+        return sequence;
+    sequence.target += search->n - 1;
+    sequence.n_target = 1;
+    if (search->n > 1)
+        sequence.n_ids = 0;
     return sequence;
 }
 
-static int choose_bucket(const struct job *job, uint64_t minibatch)
+/* Where the keys and values of row `i` are; `row` NULL: it is padding. */
+static void put_places(const struct job *job, const struct row *row, int64_t i,
+                       struct vp_batch *batch)
 {
-    const struct row *row;
-    int bucket = 0;
+    int64_t T = job->cache.n_positions;
+    int32_t *lines = batch->array[VP_ROLE_LINES] + i * T;
+    int32_t *source = batch->array[VP_ROLE_SOURCES] + 3 * i;
+    const struct search *search = row ? row->search : NULL;
 
-    for (int64_t i = 0;
-         i < job->dims[0].batch && (row = row_at(job, minibatch, i)) != NULL;
-         i++) {
-        struct vp_sequence sequence = sequence_of(job, row);
-
-        while (job->dims[bucket].seq < max64(sequence.n_ids, sequence.n_target))
-            bucket++;
-    }
-    return bucket;
+    batch->array[VP_ROLE_POSITIONS][i] = row ? (int32_t)search->n - 1 : -1;
+    source[0] = source[1] = source[2] = 0;
+    if (!row)
+        return;
+    memcpy(lines, search->lines + row->beam * T,
+           (size_t)search->n * sizeof(*lines));
+    source[0] = (int32_t)(search - job->searches);
+    source[1] = (int32_t)job->with->sentences[search->sentence].n_ids;
+    source[2] = search->n == 1 ? source[1] : 0;
 }
 
 static enum vp_status next_batch(void *ctx, uint64_t minibatch,
@@ -199,7 +265,7 @@ static enum vp_status next_batch(void *ctx, uint64_t minibatch,
     const struct vp_dims *dims;
 
     (void)err;
-    batch->bucket = choose_bucket(job, minibatch);
+    batch->bucket = job->minibatches[minibatch].bucket;
     batch->n_samples = 0;
     dims = &job->dims[batch->bucket];
     for (int64_t i = 0; i < dims->batch; i++) {
@@ -215,12 +281,13 @@ static enum vp_status next_batch(void *ctx, uint64_t minibatch,
         }
         vp_sequence_put(&sequence, dims, job->with->config->sizes.pad, i,
                         batch);
+        if (job->cache.n_lines > 0)
+            put_places(job, row, i, batch);
     }
     *out = batch;
     return VP_OK;
 }
 
-/* On the thread of the last stage. */
 static enum vp_status take_logits(void *ctx, const struct vp_logits *logits,
                                   struct vp_err *err)
 {
@@ -229,32 +296,72 @@ static enum vp_status take_logits(void *ctx, const struct vp_logits *logits,
 
     (void)err;
     for (int64_t i = 0;
-         i < logits->rows && (row = row_at(job, logits->minibatch, i)) != NULL;
+         i < logits->rows &&
+         (row = row_at(job, logits->minibatch, logits->first + i)) != NULL;
          i++)
         vp_logits_row(logits, i,
                       row->search->logits + row->beam * logits->cols);
     return VP_OK;
 }
 
-/* Fills `logits` of all searches: those of the last position of each input. Before
- * the first step all beams of a sentence are equal, and only one is computed. */
-static enum vp_status compute_logits(struct job *job,
-                                     struct vp_inference *inference,
-                                     struct vp_err *err)
+/* Appends a minibatch of the last `n` rows, whose bucket is the first one from
+ * `bucket` on that is long enough. */
+static void add_minibatch(struct job *job, int64_t n, int bucket)
 {
-    int64_t batch = job->dims[0].batch;
-    struct vp_score score = { .loss = 0.0 };
+    struct minibatch *it = &job->minibatches[job->n_minibatches++];
 
-    job->n_rows = 0;
+    *it = (struct minibatch){ bucket, job->n_rows - n, n };
+    for (int64_t i = 0; i < n; i++) {
+        struct vp_sequence sequence = sequence_of(job,
+                                                  &job->rows[it->first + i]);
+
+        while (job->dims[it->bucket].seq < sequence.n_ids ||
+               job->dims[it->bucket].tgt_seq < sequence.n_target)
+            it->bucket++;
+    }
+}
+
+/* Adds rows of the searches that have ids (`old`), of those that begin (`fresh`),
+ * or of both, in minibatches of `n_each`. All beams of a search that begins are
+ * equal: only one is computed. */
+static void plan_rows(struct job *job, bool old, bool fresh, int64_t n_each,
+                      int bucket)
+{
+    int64_t n = 0;
+
     for (int64_t i = 0; i < job->n_searches; i++) {
         struct search *search = &job->searches[i];
         int n_beams = search->n > 1 ? job->options.n_beams : 1;
 
-        for (int beam = 0; search->beam && beam < n_beams; beam++)
+        if (!search->beam || !(search->n > 1 ? old : fresh))
+            continue;
+        for (int beam = 0; beam < n_beams; beam++) {
             job->rows[job->n_rows++] = (struct row){ search, beam };
+            if (++n == n_each) {
+                add_minibatch(job, n, bucket);
+                n = 0;
+            }
+        }
     }
-    return vp_inference_run(inference, 0, (job->n_rows + batch - 1) / batch,
-                            &score, err);
+    if (n > 0)
+        add_minibatch(job, n, bucket);
+}
+
+/* Fills `logits` of all searches: those of the last position of each input. */
+static enum vp_status compute_logits(struct job *job,
+                                     struct vp_inference *inference,
+                                     struct vp_err *err)
+{
+    struct vp_score score = { .loss = 0.0 };
+
+    job->n_rows = job->n_minibatches = 0;
+    if (job->cache.n_lines > 0) { /* a new source is a minibatch of its own */
+        plan_rows(job, true, false, job->n_each, 0);
+        plan_rows(job, false, true, 1, 1);
+    } else {
+        plan_rows(job, true, true, job->n_each, 0);
+    }
+    return vp_inference_run(inference, 0, job->n_minibatches, &score, err);
 }
 
 /* ---- Searches ----------------------------------------------------------- */
@@ -271,6 +378,7 @@ static enum vp_status begin(struct job *job, struct vp_err *err)
             vp_beam_create(&job->options, 1, &job->most, &search->beam, err));
         search->sentence = job->n_begun++;
         search->inputs[0] = job->with->search.start;
+        search->lines[0] = (int32_t)(i * job->options.n_beams);
         search->n = 1;
     }
     return VP_OK;
@@ -293,19 +401,34 @@ static enum vp_status keep_result(struct job *job, struct search *search,
     return VP_OK;
 }
 
-/* Input i becomes a copy of input next[i].parent, and next[i].token. */
-static void grow(struct job *job, struct search *search)
+/* Row i of `rows` [n_beams, most] becomes a copy of row next[i].parent, up to the
+ * length of the inputs. `copy` is work space. */
+static void follow_parents(const struct job *job, const struct search *search,
+                           int32_t *copy, int32_t *rows)
 {
     size_t most = (size_t)job->most, n = (size_t)search->n;
     size_t n_beams = (size_t)job->options.n_beams;
 
-    memcpy(job->inputs, search->inputs, n_beams * most * sizeof(*job->inputs));
-    for (size_t i = 0; i < n_beams; i++) {
-        int32_t *input = search->inputs + i * most;
+    memcpy(copy, rows, n_beams * most * sizeof(*rows));
+    for (size_t i = 0; i < n_beams; i++)
+        memcpy(rows + i * most, copy + (size_t)job->next[i].parent * most,
+               n * sizeof(*rows));
+}
 
-        memcpy(input, job->inputs + (size_t)job->next[i].parent * most,
-               n * sizeof(*input));
-        input[n] = job->next[i].token;
+/* Each input becomes that of its parent, and a token. Keys and values of the token
+ * go to the beam's own line of the cache, where no beam has that position yet;
+ * those before it stay in the lines of the beams that computed them. */
+static void grow(struct job *job, struct search *search)
+{
+    int64_t first = (search - job->searches) * job->options.n_beams;
+
+    follow_parents(job, search, job->inputs, search->inputs);
+    follow_parents(job, search, job->lines, search->lines);
+    for (int i = 0; i < job->options.n_beams; i++) {
+        int64_t at = (int64_t)i * job->most + search->n;
+
+        search->inputs[at] = job->next[i].token;
+        search->lines[at] = (int32_t)(first + i);
     }
     search->n++;
 }
@@ -365,9 +488,11 @@ static enum vp_status open_and_run(struct job *job, bool *lost_out,
     const struct vp_inference_config config = {
         .config = with->config,
         .source = with->source,
+        .job = with->job,
         .outputs = VP_OUTPUT_LOGITS,
         .dims = job->dims,
         .n_dims = job->n_dims,
+        .cache = job->cache,
         .feed = { job, next_batch },
         .sink = { job, take_logits },
         .notice = with->notice,
@@ -392,7 +517,9 @@ static void job_free(struct job *job)
     free(job->results);
     free(job->next);
     free(job->logits);
+    free(job->lines);
     free(job->inputs);
+    free(job->minibatches);
     free(job->rows);
     free(job->searches);
     free(job);

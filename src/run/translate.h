@@ -3,6 +3,7 @@
 #define VP_RUN_TRANSLATE_H
 
 #include "config/config.h"
+#include "run/inference_job.h"
 #include "run/model_source.h"
 #include "run/notice.h"
 #include "run/sequence.h"
@@ -28,11 +29,13 @@ struct vp_translation_sink {
 struct vp_translate_config {
     const struct vp_config *config; /* of vp_model_source_config() */
     const struct vp_model_source *source;
+    struct vp_inference_job *job;        /* NULL: this process is alone */
     const struct vp_sequence *sentences; /* ids of the source, EOS included;
                                             targets are not read */
     int64_t n_sentences;
     struct vp_translation_search search; /* max_tokens: the positions of the
                                             model are another limit */
+    bool no_cache; /* each step computes all positions again */
     struct vp_translation_sink sink;
     void *ctx;
     vp_notice_fn notice;
@@ -44,8 +47,11 @@ struct vp_translate_config {
  * depend on the stages, so neither do the translations; another batch_size
  * changes logits by rounding only.
  *
- * Each decoding step computes all positions of source and target, padded to the
- * next power of two. VP_ERR_INVALID names a sentence, from 1 on, that the model
+ * On a CPU a source is encoded once, padded to the next power of two, and a step
+ * computes the new position of each beam; keys and values of sources and of the
+ * positions before are kept in a cache, whose bytes are part of the plan. A GPU
+ * computes all positions of source and target in each step.
+ * VP_ERR_INVALID names a sentence, from 1 on, that the model
  * cannot take, or an option of the search; VP_ERR_UNSUPPORTED: the model is no
  * encoder-decoder. */
 enum vp_status vp_translate(const struct vp_translate_config *config,

@@ -47,17 +47,21 @@ struct vp_feed {
                            const struct vp_batch **out, struct vp_err *err);
 };
 
-/* Logits of an evaluated minibatch; see enum vp_output. */
+/* Rows [first, first + rows) of the logits of an evaluated minibatch; see enum
+ * vp_output. */
 struct vp_logits {
     uint64_t minibatch;
     int bucket;
     enum vp_dtype dtype;
-    int64_t rows, cols;
+    int64_t first, rows, cols;
     const void *at; /* [rows, cols] in memory of the host, during the call */
 };
 
-/* Takes them, on the threads of the last stage's ranks; with one rank in the order
- * of minibatches. */
+/* Takes logits, with one rank of the last stage in the order of minibatches and
+ * rows. Called on the threads of the last stage's ranks, with all rows of a
+ * minibatch. If the last stage is in another process than the lead, the lead's
+ * `take` is called instead, on the thread that waits for the evaluation, with a
+ * part of the rows at a time. */
 struct vp_sink {
     void *ctx;
     enum vp_status (*take)(void *ctx, const struct vp_logits *logits,
@@ -72,7 +76,8 @@ struct vp_train_config {
     const struct vp_data *data;      /* NULL: plan.forward_only; borrowed */
     const struct vp_data *eval_data; /* NULL: no evaluation; borrowed */
     const struct vp_feed *feed;      /* NULL: eval_data; borrowed */
-    const struct vp_sink *sink;      /* NULL: no logits are wanted; borrowed */
+    /* NULL: no logits are wanted; the same in all processes. Borrowed. */
+    const struct vp_sink *sink;
     const struct vp_backend_ops *backend;
     struct vp_backend_config backend_config; /* of every rank */
     /* The user's number of each rank, for messages and traces; NULL: the

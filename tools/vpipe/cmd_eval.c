@@ -18,7 +18,8 @@ static const struct tool_flag flags[] = {
     [FLAG_HELD_OUT] = { "--held-out", NULL,
                         "of --data the tenth that training would hold out" },
     [FLAG_SET] = { "--set", "KEY=VALUE",
-                   "a key of the configuration: stages=4, batch_size=8; see "
+                   "a key of the configuration: stages=4, batch_size=8, "
+                   "distributed_backend=mpi for stages that are processes; see "
                    "'vpipe train --help'" },
     [FLAG_JSON] = { "--json", NULL, "print one JSON object" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
@@ -134,19 +135,19 @@ static void print_cost(const struct vp_evaluation *found)
                found->n_stages > 1 ? " on the largest stage" : "");
 }
 
-static int print_json(const struct options *options,
-                      const struct vp_evaluation *found)
+static enum vp_status print_json(const struct options *options,
+                                 const struct vp_evaluation *found,
+                                 struct vp_err *err)
 {
     char *text;
 
     if (vp_evaluation_json(found, &options->model.config, options->model.source,
-                           &text) != VP_OK) {
-        fputs("vpipe eval: out of memory; close other programs\n", stderr);
-        return TOOL_FAILED;
-    }
+                           &text) != VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM,
+                          "out of memory; close other programs");
     puts(text);
     free(text);
-    return TOOL_OK;
+    return VP_OK;
 }
 
 /* ---- Running ------------------------------------------------------------ */
@@ -168,41 +169,50 @@ static void progress(void *ctx, int64_t n_done, int64_t n_batches)
                        n_done);
 }
 
-static int evaluate(struct options *options)
+/* In each process of a job; the one that leads knows the result. */
+static enum vp_status evaluate(void *ctx, struct vp_err *err)
 {
+    struct options *options = ctx;
+    struct model *model = &options->model;
+    bool is_lead = vp_inference_job_is_lead(model->job);
     const struct vp_evaluate_config config = {
-        .config = &options->model.config,
-        .source = options->model.source,
+        .config = &model->config,
+        .source = model->source,
+        .job = model->job,
         .whole = options->data && !options->held_out,
         .stop = signals_stop(),
         .ctx = options,
         .notice = notice,
         .progress = progress,
     };
-    struct vp_err err = { .text = "" };
     struct vp_evaluation found;
     enum vp_status st;
 
+    if (!model->config.data_dir &&
+        !vp_config_given(&model->config, "synthetic_data"))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s does not say what data it was trained on; write "
+                          "'--data PATH'",
+                          model->path);
     signals_catch(SIGNALS_OF_ONE);
     data_progress_begin(&options->progress, "evaluating");
     options->progress.unit = "batches";
-    st = vp_evaluate(&config, &found, &err);
+    st = vp_evaluate(&config, &found, err);
     data_progress_end(&options->progress);
-    if (st != VP_OK)
-        return model_fail(&options->model, st, &err);
+    if (st != VP_OK || !is_lead)
+        return st;
     if (options->json)
-        return print_json(options, &found);
+        return print_json(options, &found, err);
     print_table(options, &found);
     print_cost(&found);
-    return TOOL_OK;
+    return VP_OK;
 }
 
 /* --data comes before --set, so that the latter wins. */
-static int open_model(struct options *options, char **data_key)
+static int set_data(struct options *options, char **data_key)
 {
     struct model *model = &options->model;
     size_t n = options->data ? strlen(options->data) + 16 : 0;
-    int status;
 
     if (options->held_out && !options->data)
         return tool_usage_error("vpipe eval: '--held-out' needs '--data PATH'; "
@@ -218,13 +228,7 @@ static int open_model(struct options *options, char **data_key)
         model->sets[1] = "synthetic_data=false";
         model->n_sets += 2;
     }
-    status = model_open(model);
-    if (status == TOOL_OK && !model->config.data_dir &&
-        !vp_config_given(&model->config, "synthetic_data"))
-        return tool_usage_error("vpipe eval: %s does not say what data it was "
-                                "trained on; write '--data PATH'",
-                                model->path);
-    return status;
+    return TOOL_OK;
 }
 
 int cmd_eval(int argc, char **argv)
@@ -237,16 +241,17 @@ int cmd_eval(int argc, char **argv)
                               .n_flags = N_FLAGS,
                               .at = 1 };
     char *data_key = NULL;
-    int status = model_init(&options.model, args.command, argc);
+    int status = model_init(&options.model, args.command, argc, argv);
 
     if (status == TOOL_OK)
         status = args_read(&args, take, &options, &options.help);
     if (status == TOOL_OK && options.help) {
         print_help();
     } else if (status == TOOL_OK) {
-        status = open_model(&options, &data_key);
+        options.model.all_run = true;
+        status = set_data(&options, &data_key);
         if (status == TOOL_OK)
-            status = evaluate(&options);
+            status = model_run(&options.model, evaluate, &options);
     }
     model_release(&options.model);
     free(data_key);

@@ -62,7 +62,8 @@ static const struct tool_flag flags[] = {
     [FLAG_STATS] = { "--stats", NULL,
                      "print speed and bytes of the cache on stderr" },
     [FLAG_SET] = { "--set", "KEY=VALUE",
-                   "a key of the configuration: stages=4, batch_size=8; see "
+                   "a key of the configuration: stages=4, batch_size=8, "
+                   "distributed_backend=mpi for stages that are processes; see "
                    "'vpipe train --help'" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
@@ -138,6 +139,7 @@ static int take(void *ctx, int flag, const char *value)
         break;
     case FLAG_PROMPTS:
         out->file = value;
+        out->model.reads_stdin = strcmp(value, "-") == 0;
         break;
     case FLAG_IDS:
         return model_take_ids(&out->model, value, &out->sequences);
@@ -316,6 +318,7 @@ static enum vp_status generate(struct options *options, struct vp_err *err)
     struct vp_generate_config config = {
         .config = &options->model.config,
         .source = options->model.source,
+        .job = options->model.job,
         .prompts = options->sequences.at,
         .n_prompts = options->sequences.n,
         .max_tokens = options->max_tokens,
@@ -377,6 +380,7 @@ static enum vp_status fill(struct options *options, struct vp_err *err)
     struct vp_fill_config config = {
         .config = &options->model.config,
         .source = options->model.source,
+        .job = options->model.job,
         .sequences = options->sequences.at,
         .n_sequences = options->sequences.n,
         .ctx = &options->model,
@@ -435,7 +439,7 @@ int cmd_generate(int argc, char **argv)
                               .flags = flags,
                               .n_flags = N_FLAGS,
                               .at = 1 };
-    int status = model_init(&options.model, args.command, argc);
+    int status = model_init(&options.model, args.command, argc, argv);
 
     options.prompts = calloc((size_t)argc, sizeof(*options.prompts));
     if (status == TOOL_OK && !options.prompts)

@@ -13,7 +13,8 @@ static const struct tool_flag flags[] = {
                    "decoder input, '5,6,2:2,7'; may be given again" },
     [FLAG_OUT] = { "--out", "FILE", "the safetensors file to write" },
     [FLAG_SET] = { "--set", "KEY=VALUE",
-                   "a key of the configuration: stages=4, batch_size=8; see "
+                   "a key of the configuration: stages=4, batch_size=8, "
+                   "distributed_backend=mpi for stages that are processes; see "
                    "'vpipe train --help'" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
@@ -35,6 +36,7 @@ static int take_plain(struct options *out, const char *value)
                                 "'%.48s'; give one",
                                 out->file, value);
     out->file = value;
+    out->model.reads_stdin = strcmp(value, "-") == 0;
     return TOOL_OK;
 }
 
@@ -112,29 +114,27 @@ static enum vp_status read_file(struct options *options, struct vp_err *err)
     return st;
 }
 
-static int write_logits(struct options *options)
+static enum vp_status write_logits(void *ctx, struct vp_err *err)
 {
+    struct options *options = ctx;
     struct vp_logits_config config = {
         .config = &options->model.config,
         .source = options->model.source,
+        .job = options->model.job,
         .ctx = &options->model,
         .notice = model_notice,
     };
     struct vp_logits_shape shape;
-    struct vp_err err = { .text = "" };
-    enum vp_status st = read_file(options, &err);
 
+    VP_TRY(read_file(options, err));
     config.sequences = options->sequences.at;
     config.n_sequences = options->sequences.n;
-    if (st == VP_OK)
-        st = vp_logits_write(&config, options->out, &shape, &err);
-    if (st != VP_OK)
-        return model_fail(&options->model, st, &err);
+    VP_TRY(vp_logits_write(&config, options->out, &shape, err));
     tool_print(stdout, 0, 8,
                "wrote   %s: logits [%" PRId64 ", %" PRId64 ", %" PRId64
                "], lengths [%" PRId64 "]\n",
                options->out, shape.n, shape.seq, shape.vocab, shape.n);
-    return TOOL_OK;
+    return VP_OK;
 }
 
 int cmd_logits(int argc, char **argv)
@@ -146,7 +146,7 @@ int cmd_logits(int argc, char **argv)
                               .flags = flags,
                               .n_flags = N_FLAGS,
                               .at = 1 };
-    int status = model_init(&options.model, args.command, argc);
+    int status = model_init(&options.model, args.command, argc, argv);
 
     if (status == TOOL_OK) {
         model_needs_no_data(&options.model);
@@ -157,9 +157,7 @@ int cmd_logits(int argc, char **argv)
     } else if (status == TOOL_OK) {
         status = check_args(&options);
         if (status == TOOL_OK)
-            status = model_open(&options.model);
-        if (status == TOOL_OK)
-            status = write_logits(&options);
+            status = model_run(&options.model, write_logits, &options);
     }
     model_release(&options.model);
     sequences_release(&options.sequences);

@@ -6,10 +6,10 @@
 #include "goal.h"
 #include "job/member.h"
 #include "job/processes.h"
-#include "job/supervisor_child.h"
 #include "job/watchdog.h"
 #include "monitor/dashboard.h"
 #include "progress.h"
+#include "ranks.h"
 #include "run/auto_plan.h"
 #include "run/folder.h"
 #include "run/launcher.h"
@@ -20,11 +20,9 @@
 
 #include <limits.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 enum {
@@ -102,9 +100,6 @@ struct train_args {
     bool explain, quiet, verbose, help;
     char *schedule; /* of the checkpoint to go on from; NULL: not needed */
 };
-
-/* Tells ranks that their output is seen on a terminal. */
-#define TERMINAL_VARIABLE "VPIPE_TERMINAL"
 
 /* ---- The command line --------------------------------------------------- */
 
@@ -264,11 +259,6 @@ static void print_help(void)
 
 /* ---- The run ------------------------------------------------------------ */
 
-static void print_screen(const char *screen)
-{
-    fprintf(stderr, "%s\n", screen);
-}
-
 static int explain(const struct vp_config *config)
 {
     struct vp_err err = { .text = "" };
@@ -285,27 +275,10 @@ static int explain(const struct vp_config *config)
 
 /* ---- One of several processes ------------------------------------------- */
 
-static void on_member_stop(void *ctx)
-{
-    (void)ctx;
-    signals_stop_cleanly();
-}
-
-/* What this process ends with, if it is ended. */
-static atomic_int end_status = TOOL_FAILED;
-
-/* Nothing of this process is wanted any more. */
-static void on_member_end(void *ctx, const char *why)
-{
-    (void)ctx;
-    (void)why;
-    _exit(atomic_load(&end_status));
-}
-
 static void on_failed(void *ctx, const char *screen)
 {
     (void)ctx;
-    print_screen(screen);
+    ranks_print_screen(screen);
 }
 
 static void on_notice(void *ctx, const char *line)
@@ -324,59 +297,6 @@ static void on_warning(void *ctx, const char *line)
     progress_warning(ctx, line);
 }
 
-/* The supervisor runs in a child, which stays when this process is killed. */
-static enum vp_status start_supervisor(const struct vp_config *config,
-                                       char *address, size_t n_bytes,
-                                       struct vp_err *err)
-{
-    struct vp_supervisor *supervisor;
-    pid_t pid;
-
-    VP_TRY(vp_supervisor_child_open(config, &supervisor, err));
-    snprintf(address, n_bytes, "%s", vp_supervisor_address(supervisor));
-    fflush(NULL);
-    pid = fork();
-    if (pid == 0) {
-        vp_supervisor_child_run(supervisor, print_screen);
-        fflush(NULL);
-        _exit(TOOL_OK);
-    }
-    if (pid < 0) {
-        vp_supervisor_close(supervisor);
-        return vp_err_set(err, VP_ERR_NOMEM, "starting a supervisor failed");
-    }
-    vp_supervisor_forget(supervisor);
-    return VP_OK;
-}
-
-/* Ends with whoever started it. */
-static enum vp_status join(const struct vp_config *config,
-                           const struct vp_processes *self,
-                           struct vp_member *out, struct vp_err *err)
-{
-    struct vp_member_config member = {
-        .config = config,
-        .self = *self,
-        .stop = signals_stop(),
-        .on_stop = on_member_stop,
-        .on_end = on_member_end,
-        .start_supervisor = start_supervisor,
-    };
-
-    if (vp_member_is_one(self))
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    return vp_member_join(&member, out, err);
-}
-
-/* mpirun gives its ranks a terminal wherever their output goes. */
-static void draw_if_seen(struct progress *progress)
-{
-    if (getenv(TERMINAL_VARIABLE))
-        return;
-    progress->terminal = false;
-    setenv("NO_COLOR", "1", 1);
-}
-
 /* Where this process alone is asked to stop; the launcher of several knows when
  * all have heard it. */
 static void answer_signals(const struct train_args *args,
@@ -385,30 +305,6 @@ static void answer_signals(const struct train_args *args,
     if (args->quiet || args->options.dry_run || config->forward_only)
         return;
     signals_answer(config->sync_mode == VP_SYNC_ASP ? "minibatch" : "update");
-}
-
-/* Processes that were started together usually read the same: the first one says
- * what is wrong, and has time for it, for mpirun ends all when one ends. A process
- * that has not been ended after that read something else. */
-static int refuse(const struct vp_err *err)
-{
-    enum { FIRST_SPEAKS_SECONDS = 3 };
-    int index = vp_processes_find().index;
-
-    if (index == 0)
-        return tool_usage_error("%s", err->text);
-    if (sleep(FIRST_SPEAKS_SECONDS) > 0 || !err->text[0])
-        return TOOL_USAGE; /* a signal to end */
-    return tool_usage_error("process %d: %s", index, err->text);
-}
-
-/* The thread that hangs may have locked stdout and stderr. */
-static void on_hang(const char *line)
-{
-    progress_abandon();
-    if (write(STDERR_FILENO, line, strlen(line)) > 0)
-        (void)!write(STDERR_FILENO, "\n", 1);
-    _exit(TOOL_FAILED);
 }
 
 /* ---- The run, in this process ------------------------------------------- */
@@ -459,21 +355,22 @@ static int run(const struct train_args *args, struct vp_config *config)
     char *plan_line = NULL;
     enum vp_status st;
 
+    if (vp_member_is_one(&self))
+        ranks_see_terminal();
     progress_init(progress, stdout, config->print_frequency);
     progress->details = args->verbose;
     progress->config = args->n_sets == 0 && !config->piped ? args->config
                                                            : NULL;
-    if (vp_member_is_one(&self))
-        draw_if_seen(progress);
-    else
+    if (!vp_member_is_one(&self))
         answer_signals(args, config);
     for (int i = 0; i < config->n_notices && !watch.quiet; i++)
         progress_notice(progress, config->notices[i]);
     signals_catch(SIGNALS_OF_ONE);
     options.stop = signals_stop();
-    st = vp_watchdog_start(config->watchdog_seconds, on_hang, &watchdog, &err);
+    st = vp_watchdog_start(config->watchdog_seconds, ranks_on_hang, &watchdog,
+                           &err);
     if (st == VP_OK && !options.dry_run)
-        st = join(config, &self, &member, &err);
+        st = ranks_join(config, &self, &member, &err);
     options.elsewhere = options.dry_run;
     options.world = member.world;
     options.heartbeat = member.heartbeat;
@@ -495,10 +392,9 @@ static int run(const struct train_args *args, struct vp_config *config)
         st = goal_check(&args->goal, progress, &err);
     progress_break(progress);
     tool_flush(stdout);
-    atomic_store(&end_status, tool_exit_status(st));
-    said = vp_member_report(&member, st, &err);
+    said = ranks_report(&member, st, &err);
     if (st != VP_OK && !said && !options.world && self.index > 0)
-        return refuse(&err);
+        return ranks_refuse(&err);
     if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] && !said)
         fprintf(stderr, "%s\n", err.text);
     else if (st == VP_OK && options.dry_run && !watch.quiet)
@@ -531,8 +427,8 @@ static enum vp_status rehearse(const struct train_args *args,
     enum vp_status st;
 
     options.dry_run = true;
-    VP_TRY(
-        vp_watchdog_start(config->watchdog_seconds, on_hang, &watchdog, err));
+    VP_TRY(vp_watchdog_start(config->watchdog_seconds, ranks_on_hang, &watchdog,
+                             err));
     st = vp_config_load_from(&from, &planned, err);
     if (st == VP_OK)
         st = plan(args, &options, &planned, &plan_line, err);
@@ -601,8 +497,7 @@ static int launch(const struct train_args *args, const struct vp_config *config)
 
     progress_init(&progress, stdout, config->print_frequency);
     signals_catch(SIGNALS_OF_LAUNCHER);
-    if (progress.terminal)
-        setenv(TERMINAL_VARIABLE, "1", 1);
+    ranks_pass_terminal_on(progress.terminal);
     if (words) {
         options.n_args = rank_args(args, words, steps, sizeof(steps),
                                    &options.n_kept);
@@ -614,7 +509,7 @@ static int launch(const struct train_args *args, const struct vp_config *config)
     signals_catch_suspension(false);
     free(words);
     if (st != VP_OK && err.text[0])
-        print_screen(err.text);
+        ranks_print_screen(err.text);
     return tool_exit_status(st);
 }
 
@@ -635,7 +530,7 @@ static int choose_way(const struct train_args *args, struct vp_config *config)
                                 args->config);
     if (goal_check_config(&args->goal, config, &err) != VP_OK ||
         (args->dashboard && vp_dashboard_check(args->dashboard, &err) != VP_OK))
-        return refuse(&err);
+        return ranks_refuse(&err);
     return processes ? launch(args, config) : run(args, config);
 }
 
@@ -647,7 +542,7 @@ static char *read_saved_schedule(const char *resume)
     char *text = NULL;
 
     vp_job_phase_set(VP_JOB_PHASE_RESUME, resume);
-    if (vp_watchdog_start(0, on_hang, &watchdog, NULL) == VP_OK)
+    if (vp_watchdog_start(0, ranks_on_hang, &watchdog, NULL) == VP_OK)
         text = vp_resume_read_schedule(resume);
     vp_watchdog_stop(watchdog);
     vp_job_phase_set(VP_JOB_PHASE_START, NULL);
@@ -695,7 +590,7 @@ int cmd_train(int argc, char **argv)
             status = args.explain ? explain(&config)
                                   : choose_way(&args, &config);
         else
-            status = refuse(&err);
+            status = ranks_refuse(&err);
         vp_config_release(&config);
     }
     free(args.schedule);

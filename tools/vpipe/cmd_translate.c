@@ -21,6 +21,7 @@ enum flag {
     FLAG_FORCED_BOS,
     FLAG_REFERENCE,
     FLAG_PRINT_IDS,
+    FLAG_NO_CACHE,
     FLAG_SET,
     FLAG_HELP
 };
@@ -49,8 +50,11 @@ static const struct tool_flag flags[] = {
                          "sentence: BLEU is printed on stderr" },
     [FLAG_PRINT_IDS] = { "--print-ids", NULL,
                          "print new ids, a line for each sentence" },
+    [FLAG_NO_CACHE] = { "--no-cache", NULL,
+                        "compute all positions again for each token" },
     [FLAG_SET] = { "--set", "KEY=VALUE",
-                   "a key of the configuration: stages=4, batch_size=8192; see "
+                   "a key of the configuration: stages=4, batch_size=8192, "
+                   "distributed_backend=mpi for stages that are processes; see "
                    "'vpipe train --help'" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
@@ -65,7 +69,7 @@ struct options {
     int64_t n_beams, max_tokens, forced_bos;
     bool has_length_penalty;
     double length_penalty;
-    bool print_ids, help;
+    bool print_ids, no_cache, help;
 
     struct vp_translation_search search;
     struct vp_model_text *text; /* NULL: the model takes ids only */
@@ -138,6 +142,9 @@ static int take(void *ctx, int flag, const char *value)
         break;
     case FLAG_PRINT_IDS:
         out->print_ids = true;
+        break;
+    case FLAG_NO_CACHE:
+        out->no_cache = true;
         break;
     case FLAG_SET:
         out->model.sets[out->model.n_sets++] = value;
@@ -351,6 +358,7 @@ static enum vp_status run(void *ctx, struct vp_err *err)
     struct vp_translate_config translate = {
         .config = config,
         .source = options->model.source,
+        .job = options->model.job,
         .sink = { options, take_translation },
         .ctx = &options->model,
         .notice = model_notice,
@@ -369,12 +377,21 @@ static enum vp_status run(void *ctx, struct vp_err *err)
     if (options->reference)
         VP_TRY(read_references(options, err));
     translate.search = options->search;
+    translate.no_cache = options->no_cache;
     translate.sentences = options->sequences.at;
     translate.n_sentences = options->sequences.n;
     VP_TRY(vp_translate(&translate, err));
     if (options->references)
         print_bleu(options);
     return VP_OK;
+}
+
+/* '-' is a name of it. */
+static bool reads_stdin(const struct options *options)
+{
+    return (options->sequences.n == 0 &&
+            (!options->file || strcmp(options->file, "-") == 0)) ||
+           (options->reference && strcmp(options->reference, "-") == 0);
 }
 
 static void release(struct options *options)
@@ -397,7 +414,7 @@ int cmd_translate(int argc, char **argv)
                               .flags = flags,
                               .n_flags = N_FLAGS,
                               .at = 1 };
-    int status = model_init(&options.model, args.command, argc);
+    int status = model_init(&options.model, args.command, argc, argv);
 
     if (status == TOOL_OK) {
         model_needs_no_data(&options.model);
@@ -407,6 +424,7 @@ int cmd_translate(int argc, char **argv)
         print_help();
     } else if (status == TOOL_OK) {
         status = check_args(&options);
+        options.model.reads_stdin = reads_stdin(&options);
         if (status == TOOL_OK)
             status = model_run(&options.model, run, &options);
     }

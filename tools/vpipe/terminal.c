@@ -16,12 +16,19 @@ static bool is_logged(void)
     return ci && ci[0] && strcmp(ci, "false") != 0 && strcmp(ci, "0") != 0;
 }
 
+static bool ignored;
+
+void tool_ignore_terminal(void)
+{
+    ignored = true;
+}
+
 int tool_width(FILE *out, int fallback)
 {
     struct winsize size;
 
-    if (!is_logged() && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 &&
-        size.ws_col > 0)
+    if (!ignored && !is_logged() &&
+        ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col;
     return fallback;
 }
@@ -30,7 +37,7 @@ bool tool_draws(FILE *out)
 {
     const char *term = getenv("TERM");
 
-    return isatty(fileno(out)) && term && term[0] &&
+    return !ignored && isatty(fileno(out)) && term && term[0] &&
            strcmp(term, "dumb") != 0 && !is_logged();
 }
 

@@ -97,6 +97,8 @@ int tool_width(FILE *out, int fallback);
 bool tool_draws(FILE *out);
 /* ... whose user did not ask for plain text. */
 bool tool_colour(FILE *out);
+/* From now on no terminal is seen: it is not the user's. */
+void tool_ignore_terminal(void);
 
 /* The most characters of a line: one less than the terminal has columns;
  * without one there is no limit. */

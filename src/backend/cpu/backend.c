@@ -333,7 +333,8 @@ static void resolve(const struct vp_exe *exe, const struct vp_call *call,
 
 static enum vp_cpu_part part_of(const struct vp_op *op)
 {
-    return op->kind == VP_OP_ATTENTION || op->kind == VP_OP_CACHED_ATTENTION
+    return op->kind == VP_OP_ATTENTION || op->kind == VP_OP_CACHED_ATTENTION ||
+                   op->kind == VP_OP_CACHED_CROSS_ATTENTION
                ? VP_CPU_ATTENTION
                : VP_CPU_ELEMENTWISE;
 }

@@ -1,5 +1,6 @@
 /* cached_attention: causal self-attention of new positions over a cache of keys
- * and values, [n_lines, heads, 2, T, dim].
+ * and values, [n_lines, heads, 2, T, dim]. cached_cross_attention: attention to a
+ * source in such a cache.
  *
  * A task is a head of a sample: it writes the keys and values of the new
  * positions, then takes query by query over the positions before it. All sums
@@ -38,34 +39,35 @@ struct cached {
 
 /* One head of one sample. */
 struct head {
-    const int32_t *lines; /* [T] */
-    void *cache;          /* of line 0 */
-    int64_t ld_line;      /* elements from one line to the next */
-    float *scores;        /* [T] */
-    float *sums;          /* [dim] */
-    vp_bits16 *allow;     /* [T / 16] */
+    const int32_t *lines; /* [T]; NULL: `line` holds all positions */
+    int64_t line;
+    void *cache;      /* of line 0 */
+    int64_t ld_line;  /* elements from one line to the next */
+    float *scores;    /* [T] */
+    float *sums;      /* [dim] */
+    vp_bits16 *allow; /* [T / 16] */
 };
 
 /* Keys from position `p` on in the line that holds it; values are T * dim
  * further on. */
 static void *keys_at(const struct cached *x, const struct head *head, int64_t p)
 {
-    VP_BUG_ON(p >= x->T || head->lines[p] < 0 ||
-              head->lines[p] >= x->attr->n_lines);
-    return vp_elem(x->simd, head->cache,
-                   head->lines[p] * head->ld_line + p * x->dim);
+    int64_t line = head->lines ? head->lines[p] : head->line;
+
+    VP_BUG_ON(p >= x->T || line < 0 || line >= x->attr->n_lines);
+    return vp_elem(x->simd, head->cache, line * head->ld_line + p * x->dim);
 }
 
-/* `at` is the element of qkv where the key begins. */
+/* `at` is the element of `from` where the key begins; the value is H behind. */
 static void write_row(const struct cached *x, const struct head *head,
-                      int64_t at, int64_t p)
+                      const void *from, int64_t at, int64_t p)
 {
     size_t n_bytes = (size_t)(x->dim * vp_dtype_bytes(x->simd->dtype));
     void *keys = keys_at(x, head, p);
 
-    memcpy(keys, vp_elem_of(x->simd, x->args->in[0], at), n_bytes);
+    memcpy(keys, vp_elem_of(x->simd, from, at), n_bytes);
     memcpy(vp_elem(x->simd, keys, x->T * x->dim),
-           vp_elem_of(x->simd, x->args->in[0], at + x->H), n_bytes);
+           vp_elem_of(x->simd, from, at + x->H), n_bytes);
 }
 
 /* The end of the positions from `p` on, below `end`, that one line holds. */
@@ -73,6 +75,8 @@ static int64_t run_end(const struct head *head, int64_t p, int64_t end)
 {
     int64_t i = p + 1;
 
+    if (!head->lines)
+        return end;
     while (i < end && head->lines[i] == head->lines[p])
         i++;
     return i;
@@ -102,6 +106,17 @@ static void attend(const struct cached *x, const struct head *head,
     x->simd->put_floats(out, head->sums, 1.0f / sum, false, x->dim);
 }
 
+/* The part of the scratch memory that a thread has. */
+static void set_scratch(const struct cached *x, int thread, struct head *head)
+{
+    head->scores = (float *)((char *)x->args->scratch +
+                             (size_t)thread * x->n_scratch);
+    head->sums = head->scores + round_up(x->T, 16);
+    head->allow = (vp_bits16 *)(head->sums + x->dim);
+    memset(head->allow, 0xFF,
+           (size_t)(round_up(x->T, 16) / 16) * sizeof(*head->allow));
+}
+
 static void head_task(void *ctx, int task, int thread)
 {
     const struct cached *x = ctx;
@@ -114,17 +129,13 @@ static void head_task(void *ctx, int task, int thread)
         .lines = (const int32_t *)x->args->in[2] + sample * x->T,
         .cache = vp_elem(x->simd, x->args->aux[0], h * 2 * x->T * x->dim),
         .ld_line = 2 * x->T * x->H,
-        .scores = (float *)((char *)x->args->scratch +
-                            (size_t)thread * x->n_scratch),
     };
 
-    head.sums = head.scores + round_up(x->T, 16);
-    head.allow = (vp_bits16 *)(head.sums + x->dim);
-    memset(head.allow, 0xFF,
-           (size_t)(round_up(x->T, 16) / 16) * sizeof(*head.allow));
+    set_scratch(x, thread, &head);
     for (int64_t i = 0; i < n; i++)
         if (at[i] >= 0)
-            write_row(x, &head, qkv + (3 * i + 1) * x->H, at[i]);
+            write_row(x, &head, x->args->in[0], qkv + (3 * i + 1) * x->H,
+                      at[i]);
     for (int64_t i = 0; i < n; i++) {
         void *to = vp_elem(x->simd, x->args->out, out + i * x->H);
 
@@ -137,8 +148,42 @@ static void head_task(void *ctx, int task, int thread)
     }
 }
 
+/* The same of a source: queries and keys have rows of their own. */
+static void source_task(void *ctx, int task, int thread)
+{
+    const struct cached *x = ctx;
+    int64_t sample = task / x->attr->heads, h = task % x->attr->heads;
+    int64_t first = sample * x->attr->q_len;
+    int64_t n_kv = vp_arg_value(x->args, x->args->op->in[1])->rows /
+                   x->attr->batch;
+    const int32_t *source = (const int32_t *)x->args->in[2] + 3 * sample;
+    struct head head = {
+        .line = source[0],
+        .cache = vp_elem(x->simd, x->args->aux[0], h * 2 * x->T * x->dim),
+        .ld_line = 2 * x->T * x->H,
+    };
+
+    VP_BUG_ON(source[2] > n_kv || source[1] > x->T);
+    set_scratch(x, thread, &head);
+    for (int64_t p = 0; p < source[2]; p++)
+        write_row(x, &head, x->args->in[1],
+                  (sample * n_kv + p) * 2 * x->H + h * x->dim, p);
+    for (int64_t i = 0; i < x->attr->q_len; i++) {
+        int64_t at = (first + i) * x->H + h * x->dim;
+        void *to = vp_elem(x->simd, x->args->out, at);
+
+        if (source[1] > 0)
+            attend(x, &head, vp_elem_of(x->simd, x->args->in[0], at), source[1],
+                   to);
+        else
+            memset(to, 0, (size_t)(x->dim * vp_dtype_bytes(x->simd->dtype)));
+    }
+}
+
+/* Both operators. */
 void vp_cpu_cached_attention_f(const struct vp_kargs *args)
 {
+    bool cross = args->op->kind == VP_OP_CACHED_CROSS_ATTENTION;
     const struct vp_attr *attr = &args->op->attr;
     struct cached x = {
         .args = args,
@@ -151,5 +196,6 @@ void vp_cpu_cached_attention_f(const struct vp_kargs *args)
     };
 
     x.dim = x.H / attr->heads;
-    vp_pool_run(args->pool, (int)(attr->batch * attr->heads), head_task, &x);
+    vp_pool_run(args->pool, (int)(attr->batch * attr->heads),
+                cross ? source_task : head_task, &x);
 }

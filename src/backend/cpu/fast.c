@@ -40,6 +40,7 @@ static size_t scratch_bytes(const struct vp_graph *graph,
     case VP_OP_ATTENTION:
         return vp_cpu_attention_scratch(graph, op, phase) * (size_t)n_threads;
     case VP_OP_CACHED_ATTENTION:
+    case VP_OP_CACHED_CROSS_ATTENTION:
         return vp_cpu_cached_attention_scratch(graph, op) * (size_t)n_threads;
     case VP_OP_GATHER:
         return vp_cpu_gather_scratch(graph, op, phase);
@@ -57,6 +58,7 @@ const struct vp_cpu_kernels vp_cpu_fast = {
         [VP_OP_LAYERNORM] = { rows_f, rows_b, rows_w },
         [VP_OP_ATTENTION] = { vp_cpu_attention_f, vp_cpu_attention_b },
         [VP_OP_CACHED_ATTENTION] = { vp_cpu_cached_attention_f },
+        [VP_OP_CACHED_CROSS_ATTENTION] = { vp_cpu_cached_attention_f },
         [VP_OP_DROPOUT] = { rows_f, rows_b },
         [VP_OP_ADD] = { rows_f },
         [VP_OP_SCALE] = { rows_f, rows_b },

@@ -147,6 +147,7 @@ const struct vp_cpu_kernels vp_cpu_ref_bf16 = {
         [VP_OP_LAYERNORM] = { forward, backward, weights },
         [VP_OP_ATTENTION] = { forward, backward },
         [VP_OP_CACHED_ATTENTION] = { forward },
+        [VP_OP_CACHED_CROSS_ATTENTION] = { forward },
         [VP_OP_DROPOUT] = { forward, backward },
         [VP_OP_ADD] = { forward },
         [VP_OP_SCALE] = { forward, backward },

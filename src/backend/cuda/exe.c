@@ -42,12 +42,32 @@ static int longest_list(const struct vp_program *program)
     return n;
 }
 
+/* The first operator that the GPU has no kernel for, or NULL. */
+static const struct vp_op *lacking(const struct vp_program *program)
+{
+    for (int list = 0; list < VP_LIST_COUNT; list++)
+        for (int i = 0; i < program->n_calls[list]; i++) {
+            const struct vp_call *call = &program->calls[list][i];
+
+            if (!vp_cuda_ops[call->op->kind].fn[call->phase])
+                return call->op;
+        }
+    return NULL;
+}
+
 enum vp_status vp_cuda_compile(struct vp_backend *backend,
                                const struct vp_program *program,
                                struct vp_exe **out, struct vp_err *err)
 {
-    struct vp_exe *exe = calloc(1, sizeof(*exe));
+    const struct vp_op *op = lacking(program);
+    struct vp_exe *exe;
 
+    if (op)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "cuda backend: there is no kernel for %s; set "
+                          "device: cpu",
+                          vp_op_defs[op->kind].name);
+    exe = calloc(1, sizeof(*exe));
     if (exe)
         exe->calls = calloc((size_t)longest_list(program) + 1,
                             sizeof(*exe->calls));

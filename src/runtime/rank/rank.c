@@ -224,23 +224,18 @@ static enum vp_status give_logits(struct vp_rank *rank,
     const struct vp_train_config *config = rank->pipeline->config;
     const struct vp_message_header *header = &slot->message->header;
     const struct vp_graph *graph = &config->graphs[header->bucket];
-    struct vp_err err = { .text = "" };
     struct vp_logits logits = {
         .minibatch = header->minibatch,
         .bucket = header->bucket,
         .at = vp_stage_logits(&rs->stage, slot, true),
     };
-    enum vp_status st;
 
     if (!logits.at || !config->sink)
         return VP_OK;
     logits.dtype = graph->values[graph->logits].dtype;
     logits.rows = graph->values[graph->logits].rows;
     logits.cols = graph->values[graph->logits].cols;
-    st = config->sink->take(config->sink->ctx, &logits, &err);
-    if (st != VP_OK)
-        vp_world_abort(rank->pipeline->world, st, err.text);
-    return st;
+    return vp_remote_give_logits(rank, &logits);
 }
 
 /* The last stage knows the loss. In training it is taken when the device has
@@ -266,6 +261,7 @@ static enum vp_status note_result(struct vp_rank *rank,
         return refuse_loss(rank, header->minibatch);
     if (eval)
         VP_TRY(give_logits(rank, rs, slot));
+    note.of.result.n_logits = vp_remote_n_logits(rank->pipeline);
     return vp_remote_tell(rank, &note);
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* A burst of notes, such as those of a trace, does not wait for the lead. */
-enum { N_ORDERS = 4, N_NOTES = 256, N_NOTES_OUT = 16 };
+enum { N_ORDERS = 4, N_NOTES = 256, N_NOTES_OUT = 16, N_LOGITS = 2 };
 
 /* Both ways between the lead and another rank. */
 struct line {
@@ -16,8 +16,18 @@ struct line {
     struct vp_note note[N_NOTES];
 };
 
+/* From the last stage to the lead. */
+struct logits_line {
+    struct vp_channel *channel; /* NULL: none ends here */
+    uint64_t n;                 /* sent, or taken, here */
+    int64_t n_bytes;            /* of a body */
+    struct vp_logits head[N_LOGITS];
+    char *body[N_LOGITS];
+};
+
 struct vp_remote {
     struct line **lines; /* per rank; NULL: none ends here */
+    struct logits_line logits;
 };
 
 static struct vp_limit limit_of(const struct vp_pipeline *pipeline)
@@ -57,6 +67,94 @@ bool vp_remote_take(struct vp_pipeline *pipeline, struct vp_order *out)
     return true;
 }
 
+/* ---- Logits ------------------------------------------------------------- */
+
+static enum vp_status call_sink(const struct vp_pipeline *pipeline,
+                                const struct vp_logits *logits)
+{
+    const struct vp_sink *sink = pipeline->config->sink;
+    struct vp_err err = { .text = "" };
+    enum vp_status st = sink->take(sink->ctx, logits, &err);
+
+    if (st != VP_OK)
+        vp_world_abort(pipeline->world, st, err.text);
+    return st;
+}
+
+/* The head of a message, which says what is in its body. */
+static char *body_of(struct logits_line *line, const void *head)
+{
+    return line->body[(const struct vp_logits *)head - line->head];
+}
+
+/* Sends the rows of `part`. */
+static enum vp_status send_part(struct vp_pipeline *pipeline,
+                                const struct vp_logits *part, size_t n_bytes)
+{
+    struct logits_line *line = &pipeline->remote->logits;
+    void *head;
+
+    VP_TRY(
+        vp_channel_acquire(line->channel, line->n, limit_of(pipeline), &head));
+    *(struct vp_logits *)head = *part;
+    ((struct vp_logits *)head)->at = NULL; /* an address of this process */
+    memcpy(body_of(line, head), part->at, n_bytes);
+    vp_channel_post(line->channel, line->n++, n_bytes);
+    return VP_OK;
+}
+
+enum vp_status vp_remote_give_logits(struct vp_rank *rank,
+                                     const struct vp_logits *logits)
+{
+    struct vp_pipeline *pipeline = rank->pipeline;
+    int64_t row_bytes = logits->cols * vp_dtype_bytes(logits->dtype);
+    struct vp_logits part = *logits;
+    int64_t most;
+
+    if (pipeline->is_lead)
+        return call_sink(pipeline, logits);
+    most = pipeline->remote->logits.n_bytes / row_bytes;
+    for (int64_t row = 0; row < logits->rows; row += most) {
+        part.first = logits->first + row;
+        part.rows = logits->rows - row < most ? logits->rows - row : most;
+        part.at = (const char *)logits->at + row * row_bytes;
+        VP_TRY(send_part(pipeline, &part, (size_t)(part.rows * row_bytes)));
+    }
+    return VP_OK;
+}
+
+uint64_t vp_remote_n_logits(const struct vp_pipeline *pipeline)
+{
+    return pipeline->remote ? pipeline->remote->logits.n : 0;
+}
+
+/* In the lead: gives messages to the sink, those that have come and at least
+ * the first `n_sent` of the run, which have been sent. */
+static void hear_logits(struct vp_pipeline *pipeline, uint64_t n_sent)
+{
+    struct logits_line *line = &pipeline->remote->logits;
+    enum vp_status st = VP_OK;
+
+    while (line->channel && st == VP_OK) {
+        struct vp_logits *logits;
+        void *head;
+
+        st = vp_channel_wait(
+            line->channel, line->n,
+            line->n < n_sent ? limit_of(pipeline) : VP_LIMIT_NOW, &head);
+        if (st == VP_ERR_TIMEOUT && line->n < n_sent)
+            vp_world_abort(pipeline->world, st,
+                           "logits of the last stage do not arrive; look at "
+                           "the network, or raise watchdog_seconds");
+        if (st != VP_OK)
+            return;
+        logits = head;
+        logits->at = body_of(line, head);
+        st = call_sink(pipeline, logits);
+        vp_channel_release(line->channel, line->n++);
+    }
+}
+
 /* ---- Notes -------------------------------------------------------------- */
 
 static void take_result(struct vp_pipeline *pipeline,
@@ -68,6 +166,8 @@ static void take_result(struct vp_pipeline *pipeline,
     memcpy(result->loss, note->of.result.loss, sizeof(result->loss));
     result->n_samples = note->of.result.n_samples;
     result->n_tokens = note->of.result.n_tokens;
+    if (pipeline->remote)
+        hear_logits(pipeline, note->of.result.n_logits);
     if (!note->of.result.eval)
         atomic_store(&result->n_minibatches, note->number + 1);
 }
@@ -152,6 +252,8 @@ enum vp_status vp_remote_tell(struct vp_rank *rank, const struct vp_note *note)
 
 void vp_remote_hear(struct vp_pipeline *pipeline, struct vp_rank *ranks)
 {
+    if (pipeline->remote)
+        hear_logits(pipeline, 0);
     for (int r = 0; pipeline->remote && r < pipeline->n_ranks; r++) {
         struct line *line = pipeline->remote->lines[r];
         void *buffer;
@@ -199,8 +301,58 @@ static enum vp_status connect_line(struct vp_pipeline *pipeline, int lead,
     return vp_channel_create(pipeline->world, &link, notes);
 }
 
-enum vp_status vp_remote_connect(struct vp_pipeline *pipeline)
+/* The body of a message holds one row, or more if they are short. */
+static int64_t most_logits_bytes(const struct vp_train_config *config)
 {
+    int64_t most = 0;
+
+    for (int i = 0; i < config->n_graphs; i++) {
+        const struct vp_graph *graph = &config->graphs[i];
+        const struct vp_value *logits = &graph->values[graph->logits];
+        int64_t row = logits->cols * vp_dtype_bytes(logits->dtype);
+        int64_t rows = VP_REMOTE_LOGITS_BYTES / row;
+
+        rows = rows < 1 ? 1 : rows < logits->rows ? rows : logits->rows;
+        most = rows * row > most ? rows * row : most;
+    }
+    return most;
+}
+
+/* Both ends have the whole ring. */
+static enum vp_status connect_logits(struct vp_pipeline *pipeline, int lead,
+                                     int sender)
+{
+    struct logits_line *line = &pipeline->remote->logits;
+    bool ends_here = pipeline->is_lead ||
+                     vp_world_is_mine(pipeline->world, sender);
+    struct vp_buffer buffers[N_LOGITS];
+    struct vp_channel *channel;
+    struct vp_link link = { .receiver = lead,
+                            .senders = &sender,
+                            .n_senders = 1,
+                            .n_buffers = N_LOGITS,
+                            .buffers = ends_here ? buffers : NULL,
+                            .out = ends_here ? buffers : NULL,
+                            .n_out = N_LOGITS };
+
+    line->n_bytes = most_logits_bytes(pipeline->config);
+    for (int i = 0; ends_here && i < N_LOGITS; i++) {
+        line->body[i] = malloc((size_t)line->n_bytes);
+        if (!line->body[i])
+            return VP_ERR_NOMEM;
+        buffers[i] = wrap(&line->head[i], sizeof(line->head[i]));
+        buffers[i].body = line->body[i];
+        buffers[i].n_body = (size_t)line->n_bytes;
+    }
+    VP_TRY(vp_channel_create(pipeline->world, &link, &channel));
+    line->channel = ends_here ? channel : NULL;
+    return VP_OK;
+}
+
+enum vp_status vp_remote_connect(struct vp_pipeline *pipeline,
+                                 const struct vp_schedule *schedule)
+{
+    int last = schedule->stages[schedule->n_stages - 1].first_rank;
     int lead = vp_world_lead(pipeline->world);
     struct vp_channel *orders, *notes;
 
@@ -231,7 +383,9 @@ enum vp_status vp_remote_connect(struct vp_pipeline *pipeline)
             line->notes = notes;
         }
     }
-    return VP_OK;
+    return pipeline->config->sink && last != lead
+               ? connect_logits(pipeline, lead, last)
+               : VP_OK;
 }
 
 void vp_remote_release(struct vp_pipeline *pipeline)
@@ -240,6 +394,8 @@ void vp_remote_release(struct vp_pipeline *pipeline)
         return;
     for (int r = 0; pipeline->remote->lines && r < pipeline->n_ranks; r++)
         free(pipeline->remote->lines[r]);
+    for (int i = 0; i < N_LOGITS; i++)
+        free(pipeline->remote->logits.body[i]);
     free(pipeline->remote->lines);
     free(pipeline->remote);
 }

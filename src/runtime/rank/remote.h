@@ -58,6 +58,7 @@ struct vp_note {
             float loss[VP_LOSS_COLS];
             bool eval;
             int64_t n_samples, n_tokens;
+            uint64_t n_logits; /* messages with logits that came before it */
         } result;
         struct {
             double norm, global_norm;
@@ -80,10 +81,22 @@ enum vp_status vp_remote_tell(struct vp_rank *rank, const struct vp_note *note);
 /* Takes all notes that have come, in the lead. */
 void vp_remote_hear(struct vp_pipeline *pipeline, struct vp_rank *ranks);
 
+/* ---- Logits ------------------------------------------------------------- */
+
+/* Gives logits of an evaluation to the sink of the lead, which may be this
+ * process. On the thread of a rank of the last stage. Another process sends
+ * them in messages of at most VP_REMOTE_LOGITS_BYTES, or of one row. */
+enum { VP_REMOTE_LOGITS_BYTES = 1 << 20 };
+enum vp_status vp_remote_give_logits(struct vp_rank *rank,
+                                     const struct vp_logits *logits);
+/* Messages with logits that this process has sent so far. */
+uint64_t vp_remote_n_logits(const struct vp_pipeline *pipeline);
+
 /* ---- Links -------------------------------------------------------------- */
 
-/* Channels for both; nothing where all ranks are in this process. */
-enum vp_status vp_remote_connect(struct vp_pipeline *pipeline);
+/* Channels for all of it; nothing where all ranks are in this process. */
+enum vp_status vp_remote_connect(struct vp_pipeline *pipeline,
+                                 const struct vp_schedule *schedule);
 void vp_remote_release(struct vp_pipeline *pipeline);
 
 #endif

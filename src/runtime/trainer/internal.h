@@ -19,9 +19,13 @@ enum { MAX_JOBS = 4, PIECE = 64 };
 #define PIECE_SECONDS 0.5
 
 enum {
-    SLICE_MS = 50,   /* polling interval for ranks of this process */
-    STOP_MS = 1,     /* likewise, once they were asked to stop */
-    HEAR_MS = 3,     /* for reports of other processes */
+    SLICE_MS = 50, /* polling interval for ranks of this process */
+    STOP_MS = 1,   /* likewise, once they were asked to stop */
+    HEAR_MS = 3,   /* for reports of other processes */
+    /* Likewise, and for orders, in a forward-only trainer that has nothing to
+     * compute: decoding steps are short. */
+    HEAR_SOON_US = 50,
+    SOON_MS = 100,   /* after the last order; then HEAR_MS */
     GRACE_MS = 2000, /* for ranks to end after a failure */
 };
 
@@ -105,10 +109,10 @@ enum vp_status vp_trainer_save_here(struct vp_trainer *trainer,
 void vp_trainer_set_progress(struct vp_trainer *trainer);
 /* Gives the ranks of this process their next job. */
 void vp_trainer_post(struct vp_trainer *trainer, const struct vp_job *job);
-/* Waits one polling interval for `counter`; in the lead also takes the reports
- * of other processes. Returns true if it has reached `target`. */
-bool vp_trainer_nap(struct vp_trainer *trainer, struct vp_counter *counter,
-                    uint32_t target);
+/* Waits one polling interval for `counter` of a rank; in the lead also takes the
+ * reports of other processes. Returns true if it has reached `target`. */
+bool vp_trainer_nap(struct vp_trainer *trainer, int rank,
+                    struct vp_counter *counter, uint32_t target);
 /* Waits until all ranks (in the lead: of all processes) have done `n` jobs since
  * the start. After a failure a rank thread has GRACE_MS to return; if it does
  * not, trainer->lost is set and its memory is leaked on purpose. */

@@ -671,7 +671,7 @@ enum vp_status vp_pipeline_connect(struct vp_pipeline *pipeline,
     if (connect_all(pipeline, ranks, schedule, stream) != VP_OK ||
         make_ties(pipeline, ranks) != VP_OK ||
         join_everybody(pipeline) != VP_OK ||
-        vp_remote_connect(pipeline) != VP_OK ||
+        vp_remote_connect(pipeline, schedule) != VP_OK ||
         make_results(pipeline, ranks, schedule) != VP_OK)
         return vp_world_status(pipeline->world, err) == VP_OK
                    ? no_memory(err)

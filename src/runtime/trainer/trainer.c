@@ -10,6 +10,7 @@
 #include "runtime/trainer/older_versions.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 /* ---- Rank threads ------------------------------------------------------- */
 
@@ -107,9 +108,10 @@ bool vp_trainer_watch(struct vp_trainer *trainer)
     return vp_world_status(trainer->pipeline.world, NULL) == VP_OK;
 }
 
-bool vp_trainer_nap(struct vp_trainer *trainer, struct vp_counter *counter,
-                    uint32_t target)
+bool vp_trainer_nap(struct vp_trainer *trainer, int rank,
+                    struct vp_counter *counter, uint32_t target)
 {
+    const struct timespec soon = { .tv_nsec = HEAR_SOON_US * 1000 };
     struct vp_pipeline *pipeline = &trainer->pipeline;
     /* A rank that stops does not count as far as the lead waits for. */
     int slice = pipeline->remote                     ? HEAR_MS
@@ -118,7 +120,13 @@ bool vp_trainer_nap(struct vp_trainer *trainer, struct vp_counter *counter,
 
     if (pipeline->remote && pipeline->is_lead)
         vp_remote_hear(pipeline, trainer->ranks);
-    return vp_counter_wait(counter, target, vp_limit_ms(slice), NULL) == VP_OK;
+    if (trainer->ranks[rank].is_here || !trainer->config.plan.forward_only)
+        return vp_counter_wait(counter, target, vp_limit_ms(slice), NULL) ==
+               VP_OK;
+    /* Only this thread counts for the rank, when it hears of it. */
+    if (!vp_counter_reached(counter, target))
+        nanosleep(&soon, NULL);
+    return vp_counter_reached(counter, target);
 }
 
 void vp_trainer_wait(struct vp_trainer *trainer, uint32_t n)
@@ -129,7 +137,7 @@ void vp_trainer_wait(struct vp_trainer *trainer, uint32_t n)
     vp_limit_restart(&trainer->idle);
     for (int r = 0; r < pipeline->n_ranks; r++)
         while ((pipeline->is_lead || trainer->ranks[r].is_here) &&
-               !vp_trainer_nap(trainer, &pipeline->n_done[r], n)) {
+               !vp_trainer_nap(trainer, r, &pipeline->n_done[r], n)) {
             bool good = vp_trainer_watch(trainer);
 
             if (!good && !trainer->ranks[r].is_here)

@@ -18,7 +18,7 @@ static bool wait_rank(struct vp_trainer *trainer, int rank,
                       struct vp_counter *counter, uint32_t target)
 {
     vp_limit_restart(&trainer->idle);
-    while (!vp_trainer_nap(trainer, counter, target)) {
+    while (!vp_trainer_nap(trainer, rank, counter, target)) {
         bool done = vp_counter_reached(&trainer->pipeline.n_done[rank],
                                        trainer->n_jobs);
 
@@ -302,11 +302,28 @@ bool vp_trainer_stopped(const struct vp_trainer *trainer)
     return atomic_load(&trainer->pipeline.stopped);
 }
 
+/* Waits for the next order. In an evaluation none comes before the rank of this
+ * process has done its part, and the next one soon after. */
+static void pause_following(struct vp_trainer *trainer, int64_t order_ns)
+{
+    struct vp_pipeline *pipeline = &trainer->pipeline;
+    struct vp_counter *done = &pipeline->n_done[pipeline->me];
+    bool soon = trainer->config.plan.forward_only &&
+                vp_clock_ns() - order_ns < SOON_MS * INT64_C(1000000);
+    const struct timespec pause = { .tv_nsec = soon ? HEAR_SOON_US * 1000
+                                                    : HEAR_MS * 1000000 };
+
+    if (soon && !vp_counter_reached(done, trainer->n_jobs))
+        vp_counter_wait(done, trainer->n_jobs, vp_limit_ms(HEAR_MS), NULL);
+    else
+        nanosleep(&pause, NULL);
+}
+
 enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
                                  const volatile sig_atomic_t *stop,
                                  enum vp_followed *out, struct vp_err *err)
 {
-    const struct timespec pause = { .tv_nsec = HEAR_MS * 1000000 };
+    int64_t order_ns = vp_clock_ns();
     struct vp_pipeline *pipeline = &trainer->pipeline;
     struct vp_order next = { .kind = VP_ORDER_ADVANCE };
     enum vp_status st = VP_OK;
@@ -316,12 +333,14 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
         if (stop && *stop)
             atomic_store(&pipeline->stop_asked, true);
         vp_world_poll(pipeline->world);
-        if (vp_remote_take(pipeline, &next))
+        if (vp_remote_take(pipeline, &next)) {
             st = obey(trainer, &next, err);
-        else if (vp_world_status(pipeline->world, NULL) != VP_OK)
+            order_ns = vp_clock_ns();
+        } else if (vp_world_status(pipeline->world, NULL) != VP_OK) {
             st = end_jobs(trainer, err);
-        else
-            nanosleep(&pause, NULL);
+        } else {
+            pause_following(trainer, order_ns);
+        }
     }
     *out = next.kind == VP_ORDER_PREPARE ? VP_FOLLOWED_PREPARE
            : next.kind == VP_ORDER_MOVE  ? VP_FOLLOWED_MOVE
