@@ -130,7 +130,7 @@ static enum vp_status plan_trainer(struct vp_run_state *run, struct vp_err *err)
         .n_graphs = run->n_buckets,
         .data = run->samples.train,
         .eval_data = run->samples.eval,
-        .init = vp_param_init,
+        .init = vp_param_init_range,
         .optim = config->optim,
         .lr = config->lr,
         .scale = config->loss_scale,
