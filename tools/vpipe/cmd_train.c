@@ -13,6 +13,7 @@
 #include "run/auto_plan.h"
 #include "run/folder.h"
 #include "run/launcher.h"
+#include "run/precision_agree.h"
 #include "run/resume.h"
 #include "run/run.h"
 #include "run_watch.h"
@@ -423,20 +424,24 @@ static struct vp_config_source source_of(const struct train_args *args)
     };
 }
 
-/* Finds the plan, if it is not that of the configuration. The caller frees
- * `*line_out`, which `options` borrows. */
+/* Decides what the configuration leaves open: precision, and the plan, if it is
+ * not that of the configuration. The caller frees `*line_out`, which `options`
+ * borrows. */
 static enum vp_status plan(const struct train_args *args,
                            struct vp_run_options *options,
                            struct vp_config *config, char **line_out,
                            struct vp_err *err)
 {
-    const struct vp_auto_plan_options with = {
+    enum vp_precision precision;
+    struct vp_auto_plan_options with = {
         .source = source_of(args),
         .resume = options->resume,
         .measure = !options->dry_run,
         .world = options->world,
     };
 
+    VP_TRY(vp_precision_agree(config, &with.source, options->resume,
+                              options->world, &precision, err));
     VP_TRY(vp_auto_plan(config, &with, line_out, err));
     options->plan_line = *line_out;
     return VP_OK;
