@@ -9,6 +9,7 @@
 #include "job/supervisor_child.h"
 #include "job/watchdog.h"
 #include "monitor/dashboard.h"
+#include "phase_note.h"
 #include "progress.h"
 #include "run/auto_plan.h"
 #include "run/folder.h"
@@ -459,6 +460,7 @@ static int run(const struct train_args *args, struct vp_config *config)
     const struct vp_run_events events = run_watch_events(&watch);
     struct vp_member member = { .world = NULL };
     struct vp_watchdog *watchdog = NULL;
+    struct phase_note *phase_note = NULL;
     struct vp_err err = { .text = "" };
     bool said;
     char *plan_line = NULL;
@@ -479,6 +481,8 @@ static int run(const struct train_args *args, struct vp_config *config)
     st = vp_watchdog_start(config->watchdog_seconds, on_hang, &watchdog, &err);
     if (st == VP_OK && !options.dry_run)
         st = join(config, &self, &member, &err);
+    if (progress->terminal && !watch.quiet) /* join() may have forked */
+        phase_note = phase_note_start(progress->out);
     options.elsewhere = options.dry_run;
     options.world = member.world;
     options.heartbeat = member.heartbeat;
@@ -493,6 +497,7 @@ static int run(const struct train_args *args, struct vp_config *config)
         st = plan(args, &options, config, &plan_line, &err);
     if (st == VP_OK)
         st = vp_run_train(config, &options, &events, &err);
+    phase_note_stop(phase_note);
     run_watch_end(&watch, st, &err);
     vp_watchdog_stop(watchdog);
     free(plan_line);
