@@ -155,7 +155,7 @@ static void open_trainer(struct lab *lab)
         .backend = &lab->ops,
         .backend_config = { .n_threads = spec->n_threads ? spec->n_threads
                                                          : 1 },
-        .init = vp_param_init,
+        .init = vp_param_init_range,
         .optim = vp_optim_defaults(VP_OPTIM_ADAMW),
         .lr = { .policy = VP_LR_CONSTANT,
                 .base = spec->lr > 0.0f ? spec->lr : 1e-4f },

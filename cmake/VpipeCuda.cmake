@@ -33,7 +33,8 @@ function(vp_cuda_plugin)
   set(folder ${CMAKE_SOURCE_DIR}/src/backend/cuda)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.c)
   list(APPEND sources ${CMAKE_SOURCE_DIR}/src/backend/args.c
-    ${CMAKE_SOURCE_DIR}/src/backend/cuda_facts.c)
+    ${CMAKE_SOURCE_DIR}/src/backend/cuda_facts.c
+    ${CMAKE_SOURCE_DIR}/src/backend/tuned.c)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${folder}/*.cu)
   set(all_gpus -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_80,code=compute_80)

@@ -317,6 +317,35 @@ train threads 2 "${options[@]}" --max-steps 3 && train ranks 2 \
 n_runs=$((n_runs + 1))
 same threads ranks || note_failure "other numbers: reduce: fast, slices"
 
+# Where the configuration says auto, they agree on what both multiply well, and the
+# run says what it is. The first rank prefers bf16 on some machines.
+agree()
+{
+    timeout 120 "${mpirun[@]}" -n 2 bash -c 'rank=$OMPI_COMM_WORLD_RANK
+        [ "${rank:-$PMI_RANK}" = 0 ] || export VPIPE_ISA='"$1"'
+        exec "$@"' bash "$program" train "$folder/small.yml" --quiet \
+        --output "$folder/ranks" --set stages=2 --set precision=auto \
+        --max-steps "$3" "${@:4}" >"$folder/log" 2>&1 </dev/null ||
+        note_failure "precision auto with $1: $(cat "$folder/log")"
+    grep -q "^precision: $2\$" "$folder/ranks/config.yml" &&
+        grep -q "\"precision\": \"$2\"" \
+            "$folder/ranks/checkpoints/step-$3/manifest.json" ||
+        note_failure "precision auto with $1 is not $2"
+    n_runs=$((n_runs + 1))
+}
+rm -rf "$folder/ranks"
+agree plain fp32 2
+# It goes on as it was, whatever all ranks prefer now.
+best=$("$program" info | sed -n 's/^products .*, by \([a-z0-9_]*\)$/\1/p')
+agree "$best" fp32 3 --resume "$folder/ranks"
+rm -rf "$folder/ranks"
+if [ "$best" = amx_bf16 ]; then
+    agree "$best" bf16 2
+    agree "$best" bf16 3 --resume "$folder/ranks"
+    rm -rf "$folder/ranks"
+    agree avx512_bf16 fp32 2
+fi
+
 # ---- Going on --------------------------------------------------------------
 # goes_on MODE RANKS...: each number of ranks takes over from the one before.
 goes_on()

@@ -1291,9 +1291,11 @@ static void matrices_are_transposed(void **state)
                                            VP_COUNT_OF(items), &writer, &err),
                      VP_OK);
     for (int turn = 1; turn <= 2; turn++) {
+        vp_ckpt_writer_touch(writer); /* changes nothing, at any time */
         assert_int_equal(vp_ckpt_writer_begin(writer, turn, PATIENCE_MS, &err),
                          VP_OK);
         for (int k = 0; k < (int)VP_COUNT_OF(items); k++) {
+            vp_ckpt_writer_touch(writer);
             for (int i = 0; i < MOST; i++)
                 put[i] = (float)(10000 * turn + i);
             vp_ckpt_writer_put(writer, k, put);

@@ -837,9 +837,16 @@ static void test_every_key_of_the_run(void **state)
     vp_config_release(&c);
 }
 
-/* Replaced when a configuration is loaded, by what products this machine has. */
+/* Replaced when a configuration is loaded, by what this machine multiplies faster,
+ * or by what all ranks have agreed on. */
 static void test_precision_auto(void **state)
 {
+    static const char text[] = BERT "precision: auto\ndevice: cpu\n";
+    static const enum vp_precision agreed[] = { VP_PRECISION_FP32,
+                                                VP_PRECISION_BF16 };
+    struct vp_config_source from = { .path = "a.yml",
+                                     .bytes = text,
+                                     .n_bytes = strlen(text) };
     struct vp_config c;
 
     (void)state;
@@ -847,8 +854,22 @@ static void test_precision_auto(void **state)
     assert_int_equal(c.precision, VP_PRECISION_BF16);
     vp_config_release(&c);
     load_ok(BERT "precision: auto\ndevice: cpu\n", NULL, &c);
-    assert_int_equal(c.precision, vp_cores_multiply_bf16() ? VP_PRECISION_BF16
-                                                           : VP_PRECISION_FP32);
+    assert_int_equal(c.precision, vp_cores_prefer_bf16() ? VP_PRECISION_BF16
+                                                         : VP_PRECISION_FP32);
+    assert_true(c.precision_is_auto);
+    vp_config_release(&c);
+    for (size_t i = 0; i < VP_COUNT_OF(agreed); i++) {
+        from.precision = &agreed[i];
+        assert_int_equal(vp_config_load_from(&from, &c, NULL), VP_OK);
+        assert_int_equal(c.precision, agreed[i]);
+        assert_true(c.precision_is_auto);
+        vp_config_release(&c);
+    }
+    from.bytes = BERT "precision: fp32\ndevice: cpu\n";
+    from.n_bytes = strlen(from.bytes);
+    assert_int_equal(vp_config_load_from(&from, &c, NULL), VP_OK);
+    assert_int_equal(c.precision, VP_PRECISION_FP32);
+    assert_false(c.precision_is_auto);
     vp_config_release(&c);
     assert_int_equal(setenv("VPIPE_ISA", "plain", 1), 0);
     load_ok(BERT "precision: auto\ndevice: cpu\n", NULL, &c);

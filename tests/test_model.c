@@ -3,7 +3,9 @@
 #include "golden.h"
 #include "tiny_model.h"
 
+#include "base/rng.h"
 #include "graph/program.h"
+#include "model/normal.h"
 
 #include <math.h>
 
@@ -369,6 +371,131 @@ static void init_known_values(void **state)
     vp_graph_release(&graph);
 }
 
+/* The series of note [init] once more, one number at a time. */
+static double twin_log(double x)
+{
+    int exponent;
+    double m = frexp(x, &exponent), s, z;
+
+    if (m < 0x1.6A09E667F3BCDp-1) {
+        m *= 2.0;
+        exponent--;
+    }
+    s = (m - 1.0) / (m + 1.0);
+    z = s * s;
+    return exponent * 0.6931471805599453 +
+           s * (2.0 +
+                z * (2.0 / 3 + z * (2.0 / 5 + z * (2.0 / 7 + z * (2.0 / 9)))));
+}
+
+static float twin_normal(const struct vp_normal *normal, int64_t i)
+{
+    int64_t group = i / 4;
+    struct vp_rng4 bits = vp_rng(
+        normal->seed, VP_RNG_INIT, (uint32_t)normal->name, (uint32_t)group,
+        (uint32_t)((uint64_t)group >> 32), normal->name);
+    uint32_t length = bits.v[i % 4 / 2 * 2], turn = bits.v[i % 4 / 2 * 2 + 1];
+    int64_t quarter = ((int64_t)turn + (1 << 29)) / (1 << 30);
+    double x = ((double)(turn - quarter * (1 << 30)) + 0.5) *
+               (6.283185307179586 / 4294967296.0);
+    double z = x * x;
+    double c = 1.0 + z * (-1.0 / 2 +
+                          z * (1.0 / 24 +
+                               z * (-1.0 / 720 +
+                                    z * (1.0 / 40320 + z * (-1.0 / 3628800)))));
+    double s = x * (1.0 + z * (-1.0 / 6 +
+                               z * (1.0 / 120 +
+                                    z * (-1.0 / 5040 + z * (1.0 / 362880)))));
+    /* cos and sin of x plus 0 to 4 quarter turns. */
+    double cosines[] = { c, -s, -c, s, c }, sines[] = { s, c, -s, -c, s };
+    double value = (i % 2 == 0 ? cosines : sines)[quarter];
+
+    return (float)(normal->std *
+                   (value * sqrt(-2.0 * twin_log(vp_rng_unit(length)))));
+}
+
+/* Every instruction set gives the bits of the twin, from any number on. */
+static void init_any_range(void **state)
+{
+    enum { MOST = 400, MANY = 200000 };
+    static const int64_t begins[] = { 0,
+                                      1,
+                                      2,
+                                      3,
+                                      4,
+                                      5,
+                                      127,
+                                      128,
+                                      129,
+                                      130,
+                                      (INT64_C(1) << 34) - 130,
+                                      (INT64_C(1) << 34) + 3 };
+    static const int64_t sizes[] = {
+        0, 1, 2, 3, 4, 5, 127, 128, 129, 256, 399
+    };
+    const struct vp_normal normal = { .seed = 0x123456789ABCDEFu,
+                                      .name = 0xFEDCBA9876543210u,
+                                      .std = 0.02f };
+    float *got = malloc(MANY * sizeof(*got));
+    int n_isas = 0;
+
+    (void)state;
+    assert_non_null(got);
+    for (int isa = 0; isa < VP_NORMAL_ISA_COUNT; isa++) {
+        if (!vp_normal_fill_by((enum vp_normal_isa)isa, &normal, 0, 0, got))
+            continue;
+        n_isas++;
+        for (size_t i = 0; i < VP_COUNT_OF(begins); i++)
+            for (size_t j = 0; j < VP_COUNT_OF(sizes); j++) {
+                memset(got, 0xFF, MOST * sizeof(*got));
+                vp_normal_fill_by((enum vp_normal_isa)isa, &normal, begins[i],
+                                  sizes[j], got);
+                for (int64_t k = 0; k < sizes[j]; k++)
+                    assert_true(got[k] == twin_normal(&normal, begins[i] + k));
+                assert_true(isnan(got[sizes[j]]));
+            }
+        vp_normal_fill_by((enum vp_normal_isa)isa, &normal, 7, MANY, got);
+        for (int64_t k = 0; k < MANY; k++)
+            assert_true(got[k] == twin_normal(&normal, 7 + k));
+    }
+    assert_true(n_isas >= 1);
+    free(got);
+}
+
+/* A parameter in pieces is the parameter as a whole: parts, constants, tables. */
+static void init_in_pieces(void **state)
+{
+    static const char *const models[] = { "bert", "gpt2", "translation" };
+    static const int64_t pieces[] = { 1, 7, 64, 1000 };
+
+    (void)state;
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
+        struct vp_model_config c = tiny_config(models[m], true);
+        struct vp_dims dims = tiny_dims(models[m]);
+        struct vp_graph graph;
+
+        build_model(models[m], &c, &dims, &graph);
+        for (vp_par par = 0; par < graph.n_params; par++) {
+            int64_t n;
+            float *want = init_of(&graph, par, 5, &n);
+            float *got = malloc((size_t)n * sizeof(*got));
+
+            assert_non_null(got);
+            for (size_t p = 0; p < VP_COUNT_OF(pieces); p++) {
+                memset(got, 0xFF, (size_t)n * sizeof(*got));
+                for (int64_t at = 0; at < n; at += pieces[p])
+                    vp_param_init_range(&graph, par, 5, at,
+                                        n - at < pieces[p] ? n - at : pieces[p],
+                                        got + at);
+                assert_memory_equal(got, want, (size_t)n * sizeof(*got));
+            }
+            free(got);
+            free(want);
+        }
+        vp_graph_release(&graph);
+    }
+}
+
 /* A tensor starts the same in a deeper model with other buckets, untied, and
  * differs from every other tensor and seed. */
 static void init_by_name(void **state)
@@ -663,6 +790,8 @@ int main(void)
         cmocka_unit_test(names_as_published),
         cmocka_unit_test(tied_tables),
         cmocka_unit_test(init_known_values),
+        cmocka_unit_test(init_any_range),
+        cmocka_unit_test(init_in_pieces),
         cmocka_unit_test(init_by_name),
         cmocka_unit_test(init_distributions),
         cmocka_unit_test(init_tied),

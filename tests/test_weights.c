@@ -54,7 +54,8 @@ static void literal_init(struct literal *lit, const struct run *run, int depth)
         p->grad = new_floats(run, par);
         p->moment[0] = new_floats(run, par);
         p->moment[1] = new_floats(run, par);
-        run->config.init(graph, par, run->config.seed, p->versions[0]);
+        run->config.init(graph, par, run->config.seed, 0,
+                         count_weights(run, par), p->versions[0]);
     }
 }
 
@@ -240,37 +241,50 @@ static void weights_come_back(void **state)
     run_free(&run);
 }
 
-/* Constants have no master. Of 20000 tokens, some tensors are long. */
+static void check_initial_weights(const struct setup *setup)
+{
+    struct vp_err err = { .text = "" };
+    struct run run;
+
+    assert_int_equal(run_create(&run, setup, 0, &err), VP_OK);
+    for (vp_par par = 0; par < run.graphs[0].n_params; par++) {
+        const struct vp_param *param = &run.graphs[0].params[par];
+        int64_t n = count_weights(&run, par);
+        float *got = trainer_weights(&run, par, 0);
+        float *want = new_floats(&run, par);
+
+        run.config.init(&run.graphs[0],
+                        param->tied_to == VP_NONE ? par : param->tied_to,
+                        setup->seed, 0, n, want);
+        if (param->constant && setup->dtype == VP_DTYPE_BF16)
+            vp_dtype_shorten(VP_DTYPE_BF16, want, n);
+        assert_memory_equal(got, want, (size_t)n * sizeof(*got));
+        free(got);
+        free(want);
+    }
+    run_free(&run);
+}
+
+/* Constants have no master. Of 20000 tokens, some tensors are long: threads make
+ * them in pieces. */
 static void initial_weights_come_out(void **state)
 {
+    static const enum vp_dtype dtypes[] = { VP_DTYPE_F32, VP_DTYPE_BF16 };
+
     (void)state;
-    for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
-        struct setup setup = usual;
-        struct vp_err err = { .text = "" };
-        struct run run;
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
+        for (size_t d = 0; d < VP_COUNT_OF(dtypes); d++)
+            for (int threads = 1; threads <= 3; threads += 2) {
+                struct setup setup = usual;
 
-        setup.device = half_device();
-        setup.dtype = VP_DTYPE_BF16;
-        setup.model = models[m];
-        setup.vocab = 20000;
-        assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
-        for (vp_par par = 0; par < run.graphs[0].n_params; par++) {
-            const struct vp_param *param = &run.graphs[0].params[par];
-            int64_t n = count_weights(&run, par);
-            float *got = trainer_weights(&run, par, 0);
-            float *want = new_floats(&run, par);
-
-            run.config.init(&run.graphs[0],
-                            param->tied_to == VP_NONE ? par : param->tied_to,
-                            setup.seed, want);
-            if (param->constant)
-                vp_dtype_shorten(VP_DTYPE_BF16, want, n);
-            assert_memory_equal(got, want, (size_t)n * sizeof(*got));
-            free(got);
-            free(want);
-        }
-        run_free(&run);
-    }
+                setup.dtype = dtypes[d];
+                if (dtypes[d] == VP_DTYPE_BF16)
+                    setup.device = half_device();
+                setup.model = models[m];
+                setup.vocab = 20000;
+                setup.threads = threads;
+                check_initial_weights(&setup);
+            }
 }
 
 /* ---- Bytes -------------------------------------------------------------- */

@@ -260,7 +260,7 @@ static inline enum vp_status run_create(struct run *run,
         .backend = &run->backend,
         .backend_config = { .n_threads = setup->threads,
                             .reference = setup->reference },
-        .init = setup->init ? setup->init : vp_param_init,
+        .init = setup->init ? setup->init : vp_param_init_range,
         .scale = setup->scale,
         .clip_per_stage = setup->clip_per_stage,
         .optim = vp_optim_defaults(setup->optim),
@@ -426,13 +426,14 @@ static inline void assert_same(const struct run *a, const struct run *b,
  * 2^118, some of them under 2^115, none under 2^112; grad_clip must not be much
  * smaller than their norm, or the factor of an update is no normal float. */
 static inline void loud_init(const struct vp_graph *graph, vp_par par,
-                             uint64_t seed, float *out)
+                             uint64_t seed, int64_t begin, int64_t n,
+                             float *out)
 {
     const struct vp_param *param = &graph->params[par];
     bool is_output = param->block > 0 && param->rows == 96;
 
-    vp_param_init(graph, par, seed, out);
-    for (int64_t i = 0; is_output && i < param->rows * param->cols; i++)
+    vp_param_init_range(graph, par, seed, begin, n, out);
+    for (int64_t i = 0; is_output && i < n; i++)
         out[i] *= 0x1p14f;
 }
 

@@ -1,6 +1,12 @@
 #include "backend/facts.h"
 
+#include "backend/cpu/gemm_bf16.h"
 #include "backend/cpu/isa.h"
+
+#include <stdatomic.h>
+
+/* Rounding and packing cost something, too. */
+#define LEAST_GAIN 1.2
 
 struct vp_device_facts vp_backend_facts(const struct vp_backend_ops *ops,
                                         const struct vp_backend_config *config)
@@ -25,4 +31,23 @@ bool vp_cores_multiply_bf16(void)
 {
     vp_cpu_read_isa(NULL);
     return vp_cpu_isa() >= VP_ISA_AVX512_BF16;
+}
+
+bool vp_cores_prefer_bf16(void)
+{
+    enum { UNKNOWN, NO, YES };
+    static _Atomic(int) timed = UNKNOWN;
+    int answer = atomic_load(&timed);
+
+    if (!vp_cores_multiply_bf16())
+        return false;
+    if (vp_cpu_isa() >= VP_ISA_AMX_BF16)
+        return true;
+#if defined(__x86_64__)
+    if (answer == UNKNOWN) {
+        answer = vp_gemm_avx512_bf16_gain() > LEAST_GAIN ? YES : NO;
+        atomic_store(&timed, answer);
+    }
+#endif
+    return answer == YES;
 }

@@ -15,5 +15,9 @@ struct vp_device_facts vp_backend_facts(const struct vp_backend_ops *ops,
  * is slower than fp32. */
 const char *vp_cores_isa(void);
 bool vp_cores_multiply_bf16(void);
+/* Returns true if those products are faster than those of fp32: by AMX always, by
+ * AVX512_BF16 where the processor's dot products are (AMD's are, those of Intel
+ * are not). Timed once per process. */
+bool vp_cores_prefer_bf16(void);
 
 #endif

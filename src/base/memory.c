@@ -133,6 +133,17 @@ enum vp_status vp_pages_alloc(size_t n_bytes, void **out)
     return VP_OK;
 }
 
+bool vp_pages_touch(void *begin, size_t n_bytes)
+{
+    enum { POPULATE_WRITE = 23 }; /* MADV_POPULATE_WRITE */
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = (uintptr_t)begin / page * page;
+    uintptr_t to = vp_align_up((uintptr_t)begin + n_bytes, page);
+
+    return n_bytes == 0 ||
+           madvise((void *)from, to - from, POPULATE_WRITE) == 0;
+}
+
 void vp_pages_free(void *pages, size_t n_bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

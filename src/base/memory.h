@@ -47,5 +47,10 @@ void vp_arena_release(struct vp_arena *arena);
  * touches the upper guard page (to VP_TENSOR_ALIGN), so an overrun faults. */
 enum vp_status vp_pages_alloc(size_t n_bytes, void **out);
 void vp_pages_free(void *pages, size_t n_bytes);
+/* Makes [begin, begin + n_bytes) of such a buffer present in memory, so that
+ * writing to it later is not slowed down by the kernel. Changes no byte: other
+ * threads may write meanwhile. False: this kernel cannot (Linux before 5.14), or
+ * there is no memory left. */
+bool vp_pages_touch(void *begin, size_t n_bytes);
 
 #endif

@@ -1,6 +1,7 @@
 #include "base/path.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,4 +28,17 @@ FILE *vp_path_create(const char *path, bool append)
     if (!file)
         close(fd);
     return file;
+}
+
+bool vp_path_cache(const char *part, char *out, size_t n_bytes)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = 0;
+
+    /* By its specification a path that is not absolute does not count. */
+    if (cache && cache[0] == '/')
+        n = snprintf(out, n_bytes, "%s/vpipe/%s", cache, part);
+    else if (home && home[0] == '/')
+        n = snprintf(out, n_bytes, "%s/.cache/vpipe/%s", home, part);
+    return n > 0 && (size_t)n < n_bytes;
 }

@@ -13,4 +13,8 @@ bool vp_path_is_special(const char *path);
  * without a reader is an error, ENXIO, where fopen() waits. */
 FILE *vp_path_create(const char *path, bool append);
 
+/* The folder for what may be lost: "vpipe/<part>" of $XDG_CACHE_HOME, else of
+ * ~/.cache. False: neither is known, or the path does not fit. */
+bool vp_path_cache(const char *part, char *out, size_t n_bytes);
+
 #endif

@@ -62,7 +62,7 @@ struct vp_ckpt_writer {
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
     enum state state;
-    bool stop;
+    bool stop, touch;
     int64_t saved;
     enum vp_status failed; /* not yet reported */
     struct vp_err err;
@@ -149,6 +149,24 @@ static void block_signals(void)
     pthread_sigmask(SIG_BLOCK, &all, NULL);
 }
 
+/* Makes the snapshot present, so that put meets no new page, unless that has
+ * become urgent. Locked, but not while the kernel works. */
+static void touch_snapshot(struct vp_ckpt_writer *w)
+{
+    enum { PIECE = 64 << 20 };
+
+    for (size_t at = 0;
+         at < w->n_snapshot && !w->stop && w->state == STATE_IDLE;
+         at += PIECE) {
+        size_t n = w->n_snapshot - at < PIECE ? w->n_snapshot - at : PIECE;
+
+        pthread_mutex_unlock(&w->lock);
+        vp_pages_touch(w->snapshot + at, n);
+        pthread_mutex_lock(&w->lock);
+    }
+    w->touch = false;
+}
+
 static void *writer_main(void *arg)
 {
     struct vp_ckpt_writer *w = arg;
@@ -161,6 +179,10 @@ static void *writer_main(void *arg)
         bool saved = false;
         enum vp_status st;
 
+        if (w->touch)
+            touch_snapshot(w);
+        if (w->stop)
+            break;
         if (w->state != STATE_WRITING) {
             pthread_cond_timedwait(&w->changed, &w->lock, &at);
             continue;
@@ -290,7 +312,6 @@ static enum vp_status fill_snapshot(struct vp_ckpt_writer *w,
         return no_memory(w, err);
     }
     w->snapshot = at = pages;
-    memset(at, 0, w->n_snapshot); /* so that put meets no new page */
     for (int i = 0; i < w->n_images; i++) {
         const struct vp_st_head *head = &plan->heads[i];
 
@@ -431,6 +452,14 @@ void vp_ckpt_writer_before_publish(struct vp_ckpt_writer *w,
 {
     w->before_publish = fn;
     w->publish_ctx = ctx;
+}
+
+void vp_ckpt_writer_touch(struct vp_ckpt_writer *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->touch = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
 }
 
 void vp_ckpt_writer_free(struct vp_ckpt_writer *w)

@@ -47,6 +47,10 @@ void vp_ckpt_writer_before_publish(struct vp_ckpt_writer *writer,
                                                         struct vp_err *err),
                                    void *ctx);
 
+/* Memory for a checkpoint is reserved by create, and present from its first use
+ * on. This makes it present now, by the writer's thread, while others train. */
+void vp_ckpt_writer_touch(struct vp_ckpt_writer *writer);
+
 /* Ends a write under way after the call to the disk that it is in; call finish
  * first to have it completed. */
 void vp_ckpt_writer_free(struct vp_ckpt_writer *writer);

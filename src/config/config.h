@@ -159,6 +159,7 @@ struct vp_config {
     /* machine */
     enum vp_device_kind device;
     enum vp_precision precision;
+    bool precision_is_auto; /* the configuration leaves it to the processes */
     struct vp_scale_config loss_scale;
     int threads_per_stage;     /* 0: all cores, shared by the ranks */
     bool reference_kernels;    /* kernels: fast | reference */

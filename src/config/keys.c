@@ -625,8 +625,8 @@ const struct vp_key vp_keys[] = {
     { ROW("precision", VP_KEY_ENUM, precision), .word = precision_word,
       .after = after_precision, .group = "machine", .fallback = "fp32",
       .example = "bf16", .meaning = "type of weights and activations; tf32 "
-      "and fp16 need a GPU; auto is bf16 where the device multiplies it, else "
-      "fp32, and is written to the run as what it became" },
+      "and fp16 need a GPU; auto is bf16 where all ranks multiply it faster, "
+      "else fp32, and is written to the run as what it became" },
     { ROW("loss_scale", VP_KEY_SCALE, loss_scale), .min = 1, .max = 1e30,
       .group = "machine", .fallback = "(off; fp16 dynamic)",
       .example = "1024", .from = "precision",

@@ -743,7 +743,7 @@ static enum vp_status load(const struct vp_config_source *from,
         vp_planned_keys_drop(given.entry);
     VP_TRY(keep_origins(&given, out, err));
     VP_TRY(apply(&given, from->plan, out, err));
-    vp_config_set_precision(out);
+    vp_config_set_precision(out, from->precision);
     derive_model(&given, out);
     derive_data(&given, out);
     VP_TRY(derive_vocab(&given, out, err));

@@ -29,6 +29,8 @@ struct vp_config_source {
      * configuration says about schedule, chunks, partition, recomputation and
      * swap. NULL: none. */
     const char *plan;
+    /* What `precision: auto` becomes; NULL: what this process prefers. */
+    const enum vp_precision *precision;
     bool planning;  /* numbers that say auto will be chosen; else they are taken
                       only where auto_plan chooses them */
     bool unplanned; /* what a plan would replace is left out */

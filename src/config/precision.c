@@ -14,11 +14,17 @@ bool vp_config_uses_cpu(const struct vp_config *config)
            plugin->n_devices(NULL) == 0;
 }
 
-void vp_config_set_precision(struct vp_config *config)
+void vp_config_set_precision(struct vp_config *config,
+                             const enum vp_precision *agreed)
 {
-    if (config->precision != VP_PRECISION_AUTO)
+    config->precision_is_auto = config->precision == VP_PRECISION_AUTO;
+    if (!config->precision_is_auto)
         return;
-    config->precision = vp_config_uses_cpu(config) && !vp_cores_multiply_bf16()
-                            ? VP_PRECISION_FP32
-                            : VP_PRECISION_BF16;
+    if (agreed)
+        config->precision = *agreed;
+    else
+        config->precision = vp_config_uses_cpu(config) &&
+                                    !vp_cores_prefer_bf16()
+                                ? VP_PRECISION_FP32
+                                : VP_PRECISION_BF16;
 }

@@ -123,5 +123,8 @@ enum vp_status vp_model_format_json(const struct vp_model *model,
  * partition. Tied parameters get the value of their owner. */
 void vp_param_init(const struct vp_graph *graph, vp_par par, uint64_t seed,
                    float *out);
+/* Elements [begin, begin + n) of it, to out[0 .. n-1]. Any thread. */
+void vp_param_init_range(const struct vp_graph *graph, vp_par par,
+                         uint64_t seed, int64_t begin, int64_t n, float *out);
 
 #endif

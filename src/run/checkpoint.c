@@ -180,6 +180,8 @@ static enum vp_status create_writer(struct vp_checkpoints *c,
     if (st == VP_OK)
         vp_ckpt_writer_before_publish(c->writer, c->before_publish,
                                       c->publish_ctx);
+    if (st == VP_OK && c->saver.every > 0)
+        vp_ckpt_writer_touch(c->writer);
     vp_arena_release(&arena);
     free(files);
     free(items);
@@ -216,8 +218,8 @@ enum vp_status vp_checkpoints_arm(struct vp_checkpoints *c,
         VP_TRY(vp_ckpt_set_aside(c->folder, from ? from->name : NULL, err));
         VP_TRY(vp_ckpt_prepare(c->folder, err));
     }
-    /* A copy that is only made at the end needs no memory before. */
-    return c->saver.every > 0 ? create_writer(c, err) : VP_OK;
+    /* What cannot be saved at the end is refused now. */
+    return create_writer(c, err);
 }
 
 /* Whether both save the same arrays in the same order. */
@@ -248,7 +250,7 @@ enum vp_status vp_checkpoints_follow(struct vp_checkpoints *c,
     c->saved = vp_checkpoints_saved(c);
     vp_ckpt_writer_free(c->writer);
     c->writer = NULL;
-    return c->saver.every > 0 ? create_writer(c, err) : VP_OK;
+    return create_writer(c, err);
 }
 
 void vp_checkpoints_free(struct vp_checkpoints *c)

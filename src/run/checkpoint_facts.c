@@ -352,6 +352,13 @@ enum vp_status vp_checkpoint_shape_check(const struct vp_config *config,
     return VP_OK;
 }
 
+const char *vp_checkpoint_facts_value(const struct vp_facts *facts,
+                                      const char *key)
+{
+    return json_string_value(json_object_get(
+        json_object_get(vp_facts_object(facts), "config"), key));
+}
+
 const char *vp_checkpoint_facts_schedule_file(const struct vp_facts *facts)
 {
     const json_t *object = vp_facts_object(facts);

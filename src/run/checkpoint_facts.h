@@ -61,6 +61,10 @@ enum vp_status vp_checkpoint_facts_check(const struct vp_facts *facts,
  * depend on are the same; NULL: make new ones. Borrowed from `facts`. */
 const char *vp_checkpoint_facts_schedule(const struct vp_facts *facts,
                                          const struct vp_config *config);
+/* The value of a key of the configuration that the run was saved with, as text;
+ * NULL: it is not kept. Borrowed from `facts`. */
+const char *vp_checkpoint_facts_value(const struct vp_facts *facts,
+                                      const char *key);
 /* The text of the schedule file that the run was trained with; NULL: none.
  * Borrowed from `facts`. */
 const char *vp_checkpoint_facts_schedule_file(const struct vp_facts *facts);

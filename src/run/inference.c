@@ -25,14 +25,12 @@ struct vp_inference {
 
 /* Weights are loaded: only constants need a value of their own. */
 static void init_constant(const struct vp_graph *graph, vp_par par,
-                          uint64_t seed, float *out)
+                          uint64_t seed, int64_t begin, int64_t n, float *out)
 {
-    const struct vp_param *param = &graph->params[par];
-
-    if (param->constant)
-        vp_param_init(graph, par, seed, out);
+    if (graph->params[par].constant)
+        vp_param_init_range(graph, par, seed, begin, n, out);
     else
-        memset(out, 0, (size_t)(param->rows * param->cols) * sizeof(*out));
+        memset(out, 0, (size_t)n * sizeof(*out));
 }
 
 static enum vp_status check(const struct vp_inference_config *with,

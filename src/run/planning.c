@@ -80,7 +80,7 @@ static enum vp_status open_workload(struct vp_planning *p, bool measure,
         .eval_data = p->samples.eval,
         .optim = config->optim,
         .scale = config->loss_scale,
-        .init = vp_param_init,
+        .init = vp_param_init_range,
         .seed = config->seed,
     };
     vp_resolve_train(config, &p->train);

@@ -1,6 +1,7 @@
 #include "run/profile_cache.h"
 
 #include "base/file.h"
+#include "base/path.h"
 #include "run/folder.h"
 
 #include <errno.h>
@@ -12,15 +13,7 @@
 
 bool vp_profile_cache_folder(char *out, size_t n_bytes)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n = 0;
-
-    /* By its specification a path that is not absolute does not count. */
-    if (cache && cache[0] == '/')
-        n = snprintf(out, n_bytes, "%s/vpipe/profiles", cache);
-    else if (home && home[0] == '/')
-        n = snprintf(out, n_bytes, "%s/.cache/vpipe/profiles", home);
-    return n > 0 && (size_t)n < n_bytes;
+    return vp_path_cache("profiles", out, n_bytes);
 }
 
 /* ---- Reading ------------------------------------------------------------ */

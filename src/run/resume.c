@@ -192,43 +192,53 @@ bool vp_resume_is_folder(const char *path, const char *folder)
            own.st_dev == named.st_dev && own.st_ino == named.st_ino;
 }
 
-/* ---- Its schedule ------------------------------------------------------- */
+/* ---- Facts of the newest checkpoint ------------------------------------- */
 
-/* Of one checkpoint; false if its manifest cannot be read. */
-static bool read_schedule(const char *folder, char **out)
-{
-    struct vp_facts *facts;
-    const char *text;
-
-    if (vp_ckpt_read_facts(folder, &facts, NULL) != VP_OK)
-        return false;
-    text = vp_checkpoint_facts_schedule_file(facts);
-    *out = text ? strdup(text) : NULL;
-    vp_facts_free(facts);
-    return true;
-}
-
-char *vp_resume_read_schedule(const char *path)
+/* Reads the facts of the newest checkpoint whose manifest can be read; `path` as
+ * for vp_resume_open(). NULL: there is none. */
+static struct vp_facts *read_newest_facts(const char *path)
 {
     char folder[PATH_MAX], file[2 * PATH_MAX];
     struct vp_ckpt_entry *list = NULL;
-    char *text = NULL;
+    struct vp_facts *facts = NULL;
     int n = 0;
 
-    if (exists(path, "manifest.json", file, sizeof(file))) {
-        read_schedule(path, &text);
-        return text;
-    }
+    if (exists(path, "manifest.json", file, sizeof(file)))
+        return vp_ckpt_read_facts(path, &facts, NULL) == VP_OK ? facts : NULL;
     if (!exists(path, "checkpoints", folder, sizeof(folder)))
         snprintf(folder, sizeof(folder), "%s", path);
     if (vp_ckpt_list(folder, &list, &n, NULL) != VP_OK)
         return NULL;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && !facts; i++)
         if (exists(folder, list[i].name, file, sizeof(file)) &&
-            read_schedule(file, &text))
-            break;
+            vp_ckpt_read_facts(file, &facts, NULL) != VP_OK)
+            facts = NULL;
     free(list);
-    return text;
+    return facts;
+}
+
+char *vp_resume_read_schedule(const char *path)
+{
+    struct vp_facts *facts = read_newest_facts(path);
+    const char *text = facts ? vp_checkpoint_facts_schedule_file(facts) : NULL;
+    char *copy = text ? strdup(text) : NULL;
+
+    if (facts)
+        vp_facts_free(facts);
+    return copy;
+}
+
+bool vp_resume_read_value(const char *path, const char *key, char *out,
+                          size_t n_bytes)
+{
+    struct vp_facts *facts = read_newest_facts(path);
+    const char *value = facts ? vp_checkpoint_facts_value(facts, key) : NULL;
+
+    if (value)
+        snprintf(out, n_bytes, "%s", value);
+    if (facts)
+        vp_facts_free(facts);
+    return value != NULL;
 }
 
 /* ---- All of it ---------------------------------------------------------- */

@@ -26,6 +26,10 @@ enum vp_status vp_resume_check_newest(const char *run, const char *path,
  * its manifest alone; `path` as below. NULL: none, or it cannot be read; the
  * caller frees it. */
 char *vp_resume_read_schedule(const char *path);
+/* The value that `key` had in the configuration of that checkpoint, as text.
+ * False: the checkpoint, or the key in it, is not there. */
+bool vp_resume_read_value(const char *path, const char *key, char *out,
+                          size_t n_bytes);
 
 /* Opens the newest checkpoint that is not damaged, or the one that `path` is,
  * and checks that the configuration may go on from it. Of several processes the

@@ -26,6 +26,7 @@
 #include "run/run_state.h"
 #include "run/samples.h"
 #include "run/verbose.h"
+#include "run/warm_up.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -130,7 +131,7 @@ static enum vp_status plan_trainer(struct vp_run_state *run, struct vp_err *err)
         .n_graphs = run->n_buckets,
         .data = run->samples.train,
         .eval_data = run->samples.eval,
-        .init = vp_param_init,
+        .init = vp_param_init_range,
         .optim = config->optim,
         .lr = config->lr,
         .scale = config->loss_scale,
@@ -451,6 +452,23 @@ static enum vp_status announce(struct vp_run_state *run, struct vp_err *err)
     return VP_OK;
 }
 
+/* Opens the data while devices are made ready. Nothing that may fork runs beside
+ * that thread: it holds locks of libraries. */
+static enum vp_status open_samples(struct vp_run_state *run,
+                                   const struct vp_samples_config *samples,
+                                   struct vp_err *err)
+{
+    struct vp_warm_up *warm_up = NULL;
+    enum vp_status st;
+
+    if (!run->options->dry_run)
+        warm_up = vp_warm_up_begin(run->config, run->world);
+    vp_job_phase_set(VP_JOB_PHASE_DATA, run->config->data_dir);
+    st = vp_samples_open(samples, &run->samples, err);
+    vp_warm_up_end(warm_up);
+    return st;
+}
+
 /* What each process does on its own. */
 static enum vp_status set_up_here(struct vp_run_state *run, struct vp_err *err)
 {
@@ -472,8 +490,7 @@ static enum vp_status set_up_here(struct vp_run_state *run, struct vp_err *err)
     samples.n_dims = run->n_buckets = vp_buckets_make(run->config, run->dims);
     VP_TRY(vp_buckets_build(run->config, run->dims, run->n_buckets, run->graphs,
                             err));
-    vp_job_phase_set(VP_JOB_PHASE_DATA, run->config->data_dir);
-    VP_TRY(vp_samples_open(&samples, &run->samples, err));
+    VP_TRY(open_samples(run, &samples, err));
     vp_job_phase_set(VP_JOB_PHASE_RESUME, run->options->resume);
     VP_TRY(open_resume(run, err));
     VP_TRY(open_init(run, err));

@@ -78,7 +78,9 @@ static void print_cpu(void)
         tool_print(stdout, 0, LABEL, "instructions%s\n", line);
     }
     tool_print(stdout, 0, LABEL, "products    fp32; bf16 %s, by %s\n",
-               vp_cores_multiply_bf16() ? "multiplied" : "widened to fp32",
+               vp_cores_prefer_bf16()     ? "multiplied"
+               : vp_cores_multiply_bf16() ? "multiplied more slowly"
+                                          : "widened to fp32",
                vp_cores_isa());
     line[0] = '\0';
     if (sched_getaffinity(0, sizeof(usable), &usable) == 0)

@@ -8,11 +8,13 @@
 #include "job/processes.h"
 #include "job/watchdog.h"
 #include "monitor/dashboard.h"
+#include "phase_note.h"
 #include "progress.h"
 #include "ranks.h"
 #include "run/auto_plan.h"
 #include "run/folder.h"
 #include "run/launcher.h"
+#include "run/precision_agree.h"
 #include "run/resume.h"
 #include "run/run.h"
 #include "run_watch.h"
@@ -319,20 +321,24 @@ static struct vp_config_source source_of(const struct train_args *args)
     };
 }
 
-/* Finds the plan, if it is not that of the configuration. The caller frees
- * `*line_out`, which `options` borrows. */
+/* Decides what the configuration leaves open: precision, and the plan, if it is
+ * not that of the configuration. The caller frees `*line_out`, which `options`
+ * borrows. */
 static enum vp_status plan(const struct train_args *args,
                            struct vp_run_options *options,
                            struct vp_config *config, char **line_out,
                            struct vp_err *err)
 {
-    const struct vp_auto_plan_options with = {
+    enum vp_precision precision;
+    struct vp_auto_plan_options with = {
         .source = source_of(args),
         .resume = options->resume,
         .measure = !options->dry_run,
         .world = options->world,
     };
 
+    VP_TRY(vp_precision_agree(config, &with.source, options->resume,
+                              options->world, &precision, err));
     VP_TRY(vp_auto_plan(config, &with, line_out, err));
     options->plan_line = *line_out;
     return VP_OK;
@@ -350,6 +356,7 @@ static int run(const struct train_args *args, struct vp_config *config)
     const struct vp_run_events events = run_watch_events(&watch);
     struct vp_member member = { .world = NULL };
     struct vp_watchdog *watchdog = NULL;
+    struct phase_note *phase_note = NULL;
     struct vp_err err = { .text = "" };
     bool said;
     char *plan_line = NULL;
@@ -371,6 +378,8 @@ static int run(const struct train_args *args, struct vp_config *config)
                            &err);
     if (st == VP_OK && !options.dry_run)
         st = ranks_join(config, &self, &member, &err);
+    if (progress->terminal && !watch.quiet) /* ranks_join() may have forked */
+        phase_note = phase_note_start(progress->out);
     options.elsewhere = options.dry_run;
     options.world = member.world;
     options.heartbeat = member.heartbeat;
@@ -385,6 +394,7 @@ static int run(const struct train_args *args, struct vp_config *config)
         st = plan(args, &options, config, &plan_line, &err);
     if (st == VP_OK)
         st = vp_run_train(config, &options, &events, &err);
+    phase_note_stop(phase_note);
     run_watch_end(&watch, st, &err);
     vp_watchdog_stop(watchdog);
     free(plan_line);

@@ -38,6 +38,11 @@ void vp_pack_b(uint16_t *dst, const uint16_t *src, int64_t ld, bool transposed,
 extern const struct vp_gemm_bf16_kernels vp_gemm_avx512_bf16;
 extern const struct vp_gemm_bf16_kernels vp_gemm_amx_bf16;
 
+/* The rate of vp_gemm_avx512_bf16 over the peak rate of float multiply-adds on
+ * this core, timed in less than a millisecond. The processor must have
+ * AVX512_BF16. */
+double vp_gemm_avx512_bf16_gain(void);
+
 /* What gemm.h says, for BF16. */
 void vp_cpu_gemm_bf16(struct vp_pool *pool, const struct vp_gemm *gemm);
 size_t vp_cpu_gemm_bf16_scratch(const struct vp_gemm *gemm, int n_threads);

@@ -3,6 +3,8 @@
 
 #if defined(__x86_64__)
 
+#include "base/clock.h"
+
 #include <immintrin.h>
 #include <string.h>
 
@@ -66,6 +68,53 @@ static TARGET void block(float *c, int64_t ldc, const uint16_t *a,
 
 const struct vp_gemm_bf16_kernels vp_gemm_avx512_bf16 = { nothing, nothing,
                                                           block };
+
+/* ---- How fast ----------------------------------------------------------- */
+
+enum {
+    TIMED_BLOCKS = 16,                                        /* of k */
+    TIMED_ADDS = 2 * VP_STRIP * VP_STRIP * 32 * TIMED_BLOCKS, /* flops */
+    CHAINS = 16,                                              /* of sums */
+    ROUNDS = 12, /* of which the quickest counts: others may use the core */
+};
+
+/* Multiplies and adds TIMED_ADDS floats in registers; returns a sum, so that the
+ * work is not optimised away. */
+static TARGET float multiply_floats(float x)
+{
+    __m512 sums[CHAINS], factor = _mm512_set1_ps(x), total;
+
+    for (int i = 0; i < CHAINS; i++)
+        sums[i] = _mm512_set1_ps((float)i);
+    for (int n = 0; n < TIMED_ADDS / (2 * 16 * CHAINS); n++)
+        for (int i = 0; i < CHAINS; i++)
+            sums[i] = _mm512_fmadd_ps(sums[i], factor, factor);
+    total = sums[0];
+    for (int i = 1; i < CHAINS; i++)
+        total = _mm512_add_ps(total, sums[i]);
+    return _mm512_cvtss_f32(total);
+}
+
+double vp_gemm_avx512_bf16_gain(void)
+{
+    static const uint16_t strip[TIMED_BLOCKS * VP_STRIP_BLOCK]; /* zeros */
+    int64_t floats = INT64_MAX, halves = INT64_MAX;
+    float c[VP_STRIP * VP_STRIP] = { 0 };
+    volatile float x = 0.5f;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t begin = vp_clock_ns(), middle, end;
+
+        x = multiply_floats(x) > 0.0f ? 0.5f : 0.25f;
+        middle = vp_clock_ns();
+        block(c, VP_STRIP, strip, strip, TIMED_BLOCKS, true);
+        end = vp_clock_ns();
+        x += c[0];
+        floats = middle - begin < floats ? middle - begin : floats;
+        halves = end - middle < halves ? end - middle : halves;
+    }
+    return (double)floats / (double)(halves > 0 ? halves : 1);
+}
 
 #else
 typedef int vp_gemm_avx512_absent;

@@ -314,7 +314,10 @@ const int vp_plugin_abi = VP_BACKEND_ABI;
 
 VP_EXPORT const struct vp_backend_ops *vp_plugin_backend(void);
 
+/* Called before anything else of CUDA: kernels are loaded when they are first
+ * launched, unless the user says otherwise. */
 const struct vp_backend_ops *vp_plugin_backend(void)
 {
+    setenv("CUDA_MODULE_LOADING", "LAZY", 0);
     return &cuda_ops;
 }

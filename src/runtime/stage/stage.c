@@ -211,41 +211,6 @@ static enum vp_status compile_bucket(struct vp_stage *stage, int i,
                                &bucket->eval, err);
 }
 
-/* A parameter is made on the host and copied into every version: constants
- * are never written again. A tied copy starts as its owner does. */
-static enum vp_status init_param(struct vp_stage *stage,
-                                 const struct vp_layout_entry *entry)
-{
-    const struct vp_graph *graph = &stage->config.work.graphs[0];
-    const struct vp_param *param = &graph->params[entry->par];
-    int64_t n = param->rows * param->cols;
-    float *host = malloc((size_t)n * sizeof(*host));
-    enum vp_status st;
-
-    if (!host)
-        return VP_ERR_NOMEM;
-    stage->config.init(graph,
-                       param->tied_to == VP_NONE ? entry->par : param->tied_to,
-                       stage->config.seed, host);
-    st = vp_stage_set_weights(
-        stage, entry->offset / vp_dtype_bytes(graph->dtype), n, host);
-    free(host);
-    return st;
-}
-
-static enum vp_status init_weights(struct vp_stage *stage)
-{
-    const struct vp_layout *layout = &stage->plan.train[0].layout;
-    const struct vp_param *params = stage->config.work.graphs[0].params;
-
-    for (int i = 0; i < layout->n_entries; i++)
-        if (layout->entries[i].storage == i &&
-            (!stage->config.only_constants ||
-             params[layout->entries[i].par].constant))
-            VP_TRY(init_param(stage, &layout->entries[i]));
-    return VP_OK;
-}
-
 /* ---- Events ------------------------------------------------------------- */
 
 typedef enum vp_status (*event_fn)(struct vp_stage *stage,
@@ -352,7 +317,7 @@ static enum vp_status allocate(struct vp_stage *stage)
     VP_TRY(allocate_outputs(stage));
     VP_TRY(allocate_sums(stage, &stage->sums));
     VP_TRY(allocate_sums(stage, &stage->next_sums));
-    return init_weights(stage);
+    return vp_stage_init_weights(stage);
 }
 
 enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err)

@@ -199,6 +199,8 @@ enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
 /* Skips an update: the next version holds the weights of the newest. */
 enum vp_status vp_stage_skip(struct vp_stage *stage);
 void *vp_stage_weights(const struct vp_stage *stage, int64_t version);
+/* Makes the first weights of all parameters, or of constants only. */
+enum vp_status vp_stage_init_weights(struct vp_stage *stage);
 /* n weights of one parameter, from element `at` on, as floats: into every
  * version, with what the optimizer needs to know of them; and the newest ones
  * back, with the same bits: not of a slice. */

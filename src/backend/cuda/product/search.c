@@ -1,16 +1,32 @@
 /* Which algorithm for a product: cuBLASLt's first suggestion, unless another
  * one that gives the same bits is clearly faster. So what is found depends on
- * timing, but no result does: a search that ends otherwise changes nothing but
- * the time. Found once per process and shape, for all ranks. */
+ * timing, but no result does: a search that ends otherwise, early or in another
+ * process, changes nothing but the time. Found once per process and shape, for all
+ * ranks, and kept for later processes: these see that the algorithm is still
+ * suggested and still gives the same bits. */
 #include "backend/cuda/product/search.h"
 
 #include "backend/cuda/product/gelu_grad.h"
+#include "backend/tuned.h"
+#include "base/clock.h"
 
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { ROUNDS = 3, REPEATS = 4, FINAL_ROUNDS = 16 };
+enum {
+    ROUNDS = 3,
+    REPEATS = 4, /* of a product that takes little time */
+    FINAL_ROUNDS = 16,
+    /* A search is over after that, with the best algorithm so far. */
+    FIRST_MS = 120,
+    FINAL_MS = 100,
+};
+/* Milliseconds of one run, from which on it is not repeated. */
+static const float long_run = 0.5f;
 /* A product alone on a cool GPU says little about small differences: in a step
  * the GPU is at its power limit, and operands come from memory. */
 static const float clearly = 1.05f;
@@ -36,6 +52,7 @@ struct rig {
     void *a, *b, *first, *other, *z, *workspace;
     int *flag;
     size_t n_bytes; /* of a result */
+    int repeats;
     cudaStream_t stream;
     cudaEvent_t begin, end;
 };
@@ -87,6 +104,7 @@ static void tear_down(struct rig *rig)
     cudaFree(rig->z);
     cudaFree(rig->workspace);
     cudaFree(rig->flag);
+    *rig = (struct rig){ .cuda = rig->cuda, .plan = rig->plan };
 }
 
 static bool run(struct rig *rig, const cublasLtMatmulAlgo_t *algo, void *d)
@@ -124,13 +142,13 @@ static bool same_bits(struct rig *rig, const cublasLtMatmulAlgo_t *algo)
     return compute(rig, algo, rig->other) && has_bits_of_first(rig);
 }
 
-/* Milliseconds of REPEATS runs. */
+/* Milliseconds of rig->repeats runs. */
 static float time_runs(struct rig *rig, const cublasLtMatmulAlgo_t *algo)
 {
     float ms = never;
 
     cudaEventRecord(rig->begin, rig->stream);
-    for (int k = 0; k < REPEATS; k++)
+    for (int k = 0; k < rig->repeats; k++)
         if (!run(rig, algo, rig->other))
             return never;
     cudaEventRecord(rig->end, rig->stream);
@@ -159,6 +177,11 @@ static int index_of_least(const float *ms, int n)
     return best;
 }
 
+static bool is_over(int64_t begin_ns, int64_t ms)
+{
+    return vp_clock_ns() - begin_ns > ms * 1000000;
+}
+
 /* The first and all that were faster take turns: their clock is that of a GPU
  * at work. */
 static int run_final(struct rig *rig,
@@ -166,9 +189,11 @@ static int run_final(struct rig *rig,
                      const float *ms, int n)
 {
     float sum[VP_CUDA_SUGGESTIONS] = { 0.0f };
+    int64_t begin = vp_clock_ns();
     int best;
 
-    for (int round = 0; round < FINAL_ROUNDS; round++)
+    for (int round = 0; round < FINAL_ROUNDS && !is_over(begin, FINAL_MS);
+         round++)
         for (int i = 0; i < n; i++)
             sum[i] += ms[i] <= ms[0] ? time_runs(rig, &suggested[i].algo)
                                      : never;
@@ -180,15 +205,94 @@ static int search(struct rig *rig,
                   const cublasLtMatmulHeuristicResult_t *suggested, int n)
 {
     float ms[VP_CUDA_SUGGESTIONS];
+    int64_t begin = vp_clock_ns();
 
     VP_BUG_ON(n < 1 || n > VP_CUDA_SUGGESTIONS);
     if (!set_up(rig) || !compute(rig, &suggested[0].algo, rig->first))
         return 0;
+    rig->repeats = 1;
+    if (least_of_rounds(rig, &suggested[0].algo) < long_run)
+        rig->repeats = REPEATS;
     for (int i = 0; i < n; i++)
-        ms[i] = i == 0 || same_bits(rig, &suggested[i].algo)
+        ms[i] = i == 0 || (!is_over(begin, FIRST_MS) &&
+                           same_bits(rig, &suggested[i].algo))
                     ? least_of_rounds(rig, &suggested[i].algo)
                     : never;
     return run_final(rig, suggested, ms, n);
+}
+
+/* ---- Between processes -------------------------------------------------- */
+
+enum { KEY_BYTES = 320, VALUE_BYTES = 2 * sizeof(cublasLtMatmulAlgo_t) + 1 };
+
+/* All that the choice depends on. */
+static bool print_key(const struct rig *rig, char key[KEY_BYTES])
+{
+    const struct vp_product *p = &rig->plan->key;
+    struct cudaDeviceProp properties;
+    int driver = 0, n;
+
+    if (cudaGetDeviceProperties(&properties, rig->cuda->device) !=
+            cudaSuccess ||
+        cudaDriverGetVersion(&driver) != cudaSuccess)
+        return false;
+    n = snprintf(key, KEY_BYTES,
+                 "%.60s, driver %d, cublasLt %zu, %lld x %lld x %lld, "
+                 "transposed %d %d, types %d %d, bias %d, gelu %d, add %d, "
+                 "tf32 %d",
+                 properties.name, driver, cublasLtGetVersion(), (long long)p->m,
+                 (long long)p->n, (long long)p->k, p->a_t, p->b_t, (int)p->type,
+                 (int)p->type_out, p->bias, p->gelu, p->add, rig->cuda->tf32);
+    return n > 0 && n < KEY_BYTES;
+}
+
+static void print_value(const cublasLtMatmulAlgo_t *algo,
+                        char value[VALUE_BYTES])
+{
+    const unsigned char *bytes = (const unsigned char *)algo;
+
+    for (size_t i = 0; i < sizeof(*algo); i++)
+        snprintf(value + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* The suggestion that was found before, if it can be used; else -1. */
+static int recall(struct rig *rig, const char *path, const char *key,
+                  const cublasLtMatmulHeuristicResult_t *suggested, int n)
+{
+    char kept[VALUE_BYTES], value[VALUE_BYTES];
+
+    if (!vp_tuned_find(path, key, kept, sizeof(kept)))
+        return -1;
+    for (int i = 0; i < n; i++) {
+        print_value(&suggested[i].algo, value);
+        if (strcmp(kept, value) != 0)
+            continue;
+        return i == 0 || (set_up(rig) &&
+                          compute(rig, &suggested[0].algo, rig->first) &&
+                          same_bits(rig, &suggested[i].algo))
+                   ? i
+                   : -1;
+    }
+    return -1;
+}
+
+static int search_or_recall(struct rig *rig,
+                            const cublasLtMatmulHeuristicResult_t *suggested,
+                            int n)
+{
+    char path[PATH_MAX], key[KEY_BYTES], value[VALUE_BYTES];
+    bool kept = vp_tuned_path("products", path, sizeof(path)) &&
+                print_key(rig, key);
+    int best = kept ? recall(rig, path, key, suggested, n) : -1;
+
+    if (best >= 0)
+        return best;
+    tear_down(rig);
+    best = search(rig, suggested, n);
+    print_value(&suggested[best].algo, value);
+    if (kept)
+        vp_tuned_add(path, key, value);
+    return best;
 }
 
 static double flops_of(const struct vp_product *p)
@@ -221,7 +325,7 @@ cublasLtMatmulAlgo_t vp_cuda_search(
     if (found) {
         algo = found->algo;
     } else {
-        algo = suggested[search(&rig, suggested, n)].algo;
+        algo = suggested[search_or_recall(&rig, suggested, n)].algo;
         tear_down(&rig);
         found = malloc(sizeof(*found));
         if (found) {

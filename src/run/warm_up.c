@@ -1,0 +1,78 @@
+#include "run/warm_up.h"
+
+#include "backend/plugin.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct vp_warm_up {
+    const struct vp_config *config;
+    bool alone; /* no other process has ranks */
+    pthread_t thread;
+};
+
+/* As set_devices() in devices.c counts them. */
+static int device_of(const struct vp_config *config, int rank, int n_devices)
+{
+    if (config->machines.n >= vp_config_n_ranks(config))
+        return config->machines.at[vp_config_rank_number(config, rank)].device;
+    return rank % n_devices;
+}
+
+/* What a device costs to open for the first time stays paid after it is closed:
+ * its context, and the start of libraries. */
+static void open_devices(const struct vp_config *config,
+                         const struct vp_backend_ops *ops, int n_devices)
+{
+    for (int r = 0; r < vp_config_n_ranks(config) && r < n_devices; r++) {
+        const struct vp_backend_config one = {
+            .device = device_of(config, r, n_devices),
+            .n_threads = 1,
+            .pinned = true,
+        };
+        struct vp_backend *backend;
+
+        if (vp_backend_open(ops, &one, &backend, NULL) == VP_OK)
+            ops->close(backend);
+    }
+}
+
+static void *thread_main(void *arg)
+{
+    const struct vp_warm_up *warm_up = arg;
+    const struct vp_backend_ops *ops = NULL;
+    int n_devices;
+
+    if (vp_backend_load("cuda", &ops, NULL) != VP_OK)
+        return NULL;
+    n_devices = ops->n_devices(NULL);
+    if (n_devices > 0 && warm_up->alone)
+        open_devices(warm_up->config, ops, n_devices);
+    return NULL;
+}
+
+struct vp_warm_up *vp_warm_up_begin(const struct vp_config *config,
+                                    const struct vp_world *world)
+{
+    struct vp_warm_up *warm_up;
+
+    if (config->device == VP_DEVICE_KIND_CPU || config->reference_kernels)
+        return NULL;
+    warm_up = malloc(sizeof(*warm_up));
+    if (!warm_up)
+        return NULL;
+    *warm_up = (struct vp_warm_up){ .config = config, .alone = !world };
+    if (pthread_create(&warm_up->thread, NULL, thread_main, warm_up) != 0) {
+        free(warm_up);
+        return NULL;
+    }
+    return warm_up;
+}
+
+void vp_warm_up_end(struct vp_warm_up *warm_up)
+{
+    if (!warm_up)
+        return;
+    pthread_join(warm_up->thread, NULL);
+    free(warm_up);
+}
