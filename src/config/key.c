@@ -385,11 +385,13 @@ static bool set_enum(const struct vp_key *key, const char *text, void *field)
 
 static bool set_model(const char *text, struct vp_config *config)
 {
-    const struct vp_model *model = vp_model_find(text);
+    const struct vp_model *model = config->custom ? config->custom
+                                                  : vp_model_find(text);
 
-    if (model)
-        config->model = model;
-    return model;
+    if (!model || strcmp(model->name, text) != 0)
+        return false;
+    config->model = model;
+    return true;
 }
 
 static bool set_size(const char *text, struct vp_config *config)
