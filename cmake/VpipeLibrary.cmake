@@ -70,6 +70,16 @@ function(vp_private_libs pc_out cmake_out)
   set(${cmake_out} "${cmake}" PARENT_SCOPE)
 endfunction()
 
+# Links a program of this build with the archive, as users do.
+function(vp_link_archive target)
+  set(archive ${CMAKE_BINARY_DIR}/libvpipe.a)
+  vp_private_libs(ignored libs)
+  add_dependencies(${target} vpipe_archive)
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/include)
+  target_link_libraries(${target} PRIVATE ${archive} ${libs})
+  set_target_properties(${target} PROPERTIES LINK_DEPENDS ${archive})
+endfunction()
+
 function(vp_library_packages)
   set(place ${CMAKE_INSTALL_LIBDIR}/cmake/vpipe)
   set(dev COMPONENT libvpipe-dev)
