@@ -51,3 +51,6 @@ print(f"norms of its rows: {norms.min():.2f} to {norms.max():.2f}")
 with vpipe.Model(run.path) as model:
     print("continues 5 6 7 by", *model.generate([5, 6, 7], n_new=5))
     print(f"held-out loss {model.evaluate()['loss']:.3f}")
+
+# %% Done.
+folder.cleanup()

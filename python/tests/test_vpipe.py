@@ -299,7 +299,7 @@ class ProgramTest(Folder):
             )
             self.assertIn("stages: 2", model.config())
             self.refuses("id", model.generate, [4000])
-            for prompt in (3, "abc", [2**40], [[1]]):
+            for prompt in (3, "abc", [2**40], [[1]], [1.5], [], [-1], [[1], 2]):
                 self.refuses("list of ids", model.generate, prompt)
         self.assertTrue(vpipe.library_version().startswith("0.1."))
         self.refuses("no such folder", vpipe.Model, self.path("none"))

@@ -70,6 +70,21 @@ def _check(status, error):
         raise Error(error.message.decode("utf-8", "replace"))
 
 
+def _fit(ids):
+    return ids.size > 0 and ids.min() >= 0 and ids.max() < 2**31
+
+
+def _ids(prompt):
+    """A list of ids as the library takes it."""
+    try:
+        ids = numpy.array(prompt)
+    except ValueError:  # lists of different lengths
+        ids = numpy.array(None)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not _fit(ids):
+        raise Error("generate: the prompt must be a list of ids, such as [5, 6]")
+    return ids.astype(numpy.int32)
+
+
 class Model:
     """A trained model: a run, a checkpoint or a Hugging Face folder. Other
     arguments are keys for how it is run: Model("runs/a", stages=2)."""
@@ -105,12 +120,9 @@ class Model:
         seed=0,
     ):
         """Returns up to `n_new` ids that continue the ids of `prompt`."""
-        try:
-            ids = numpy.array(prompt, dtype=numpy.int32, order="C")
-        except (OverflowError, TypeError, ValueError):
-            raise Error("generate: the prompt is no list of ids") from None
-        if ids.ndim != 1 or n_new < 1:
-            raise Error("generate: give a list of ids, and n_new of at least 1")
+        ids = _ids(prompt)
+        if n_new < 1:
+            raise Error(f"generate: {n_new} new ids; ask for 1 or more")
         out = numpy.empty(n_new, dtype=numpy.int32)
         n_out = ctypes.c_size_t()
         error = _Error()
