@@ -634,5 +634,11 @@ enum vp_status vp_key_set(const struct vp_key *key,
     default: /* text and lists, above */
         break;
     }
+    if (!ok && key->type == VP_KEY_MODEL && strcmp(text, VP_MODEL_CUSTOM) == 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: model_type custom is a model from operators of "
+                          "a program that uses libvpipe; train and evaluate "
+                          "it there",
+                          entry->place);
     return ok ? VP_OK : vp_key_refuse(key, entry, config, err);
 }
