@@ -429,6 +429,65 @@ static int fill_all(void *ctx, struct vpipe_batch *batch)
     return 0;
 }
 
+/* What the models of the table ask a callback for: shape, and a letter for each
+ * array that there is. */
+struct asked {
+    struct vpipe_shape shape;
+    char arrays[8];
+};
+
+static int fill_asked(void *ctx, struct vpipe_batch *batch)
+{
+    struct asked *asked = ctx;
+    int64_t n = batch->shape.batch;
+
+    asked->shape = batch->shape;
+    snprintf(asked->arrays, sizeof(asked->arrays), "%s%s%s%s%s%s",
+             batch->ids ? "i" : "", batch->types ? "t" : "",
+             batch->mask ? "m" : "", batch->target_ids ? "d" : "",
+             batch->label_rows ? "r" : "", batch->labels ? "l" : "");
+    for (int64_t i = 0; i < n * batch->shape.seq; i++)
+        batch->ids[i] = (int32_t)((batch->number + i) % VOCAB);
+    for (int64_t i = 0; batch->target_ids && i < n * SEQ; i++)
+        batch->target_ids[i] = (int32_t)(i % VOCAB);
+    for (int64_t i = 0; i < n; i++) {
+        if (batch->label_rows)
+            batch->label_rows[i] = (int32_t)(i * batch->shape.seq);
+        batch->labels[i] = (int32_t)i;
+    }
+    return 0;
+}
+
+static void test_shapes(void **state)
+{
+    static const struct {
+        const char *model, *batch_size;
+        struct asked asked;
+    } cases[] = {
+        { "bert", "4", { { 4, 8, 0, 32 }, "itmrl" } },
+        { "gpt2", "4", { { 4, 8, 0, 0 }, "il" } },
+        { "cpm", "4", { { 4, 8, 0, 0 }, "il" } },
+        { "translation", "32", { { 4, 8, 8, 0 }, "imdl" } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct vpipe_config *config = named_config("2");
+        struct asked asked = { .arrays = "" };
+        double losses[4];
+
+        set(config, "model_type", cases[i].model);
+        set(config, "batch_size", cases[i].batch_size);
+        assert_ok(
+            vpipe_config_set_data(config, fill_asked, &asked, 20, 0, &error));
+        losses_of(config, 4, losses);
+        assert_string_equal(asked.arrays, cases[i].asked.arrays);
+        assert_memory_equal(&asked.shape, &cases[i].asked.shape,
+                            sizeof(asked.shape));
+        assert_true(losses[3] < losses[0]);
+    }
+}
+
 static void losses_of_all(const char *stages, double *losses)
 {
     const struct vpipe_shape shape = { BATCH, SEQ, TARGET, ROWS + 1 };
@@ -498,6 +557,7 @@ int main(void)
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_data),
+        cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_custom_checkpoint),
     };

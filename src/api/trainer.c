@@ -16,6 +16,7 @@ struct vpipe_trainer {
     struct vp_run_events events;
     struct vp_session *session;
     char *plan, *text; /* as they were asked for */
+    bool lost;         /* a rank did not return while the trainer was created */
 
     /* Of a call that trains. */
     struct vp_caller caller;
@@ -207,10 +208,11 @@ enum vpipe_status vpipe_trainer_create(const struct vpipe_config *config,
         st = open_session(trainer, output, resume, plan_line, &err);
     vp_caller_leave(&caller);
     free(plan_line);
+    trainer->lost = st == VP_ERR_TIMEOUT;
     code = trainer->model.code != 0 ? trainer->model.code : trainer->data.code;
     if (st == VP_OK)
         *trainer_out = trainer;
-    else if (st != VP_ERR_TIMEOUT) /* a rank may still use it */
+    else
         vpipe_trainer_free(trainer);
     return vp_api_report_callback(error, st, &err, code);
 }
@@ -222,7 +224,8 @@ void vpipe_trainer_free(struct vpipe_trainer *trainer)
     if (!trainer)
         return;
     vp_caller_enter(&caller);
-    if (vp_session_close(trainer->session)) {
+    /* A rank that did not return may still use all of it. */
+    if (vp_session_close(trainer->session) && !trainer->lost) {
         vp_config_release(&trainer->config);
         vp_api_data_release(&trainer->data);
         free(trainer->plan);

@@ -56,10 +56,15 @@ static struct vp_data_config data_config(const struct vp_samples_config *plan,
     };
 }
 
-static bool evaluates(const struct vp_samples_config *plan)
+static bool must_evaluate(const struct vp_samples_config *plan)
 {
     return plan->config->eval_every > 0 || plan->config->forward_only ||
-           plan->eval_only || plan->evaluates;
+           plan->eval_only;
+}
+
+static bool evaluates(const struct vp_samples_config *plan)
+{
+    return must_evaluate(plan) || plan->evaluates;
 }
 
 static enum vp_status open_made(const struct vp_samples_config *plan,
@@ -312,8 +317,10 @@ static enum vp_status open_files(const struct vp_samples_config *plan,
     use_encoded(&encoded, &eval);
     if (!plan->eval_only)
         VP_TRY(open_data(config, &train, &samples->train, err));
-    if (evaluates(plan))
+    if (must_evaluate(plan))
         VP_TRY(open_data(config, &eval, &samples->eval, err));
+    else if (plan->evaluates) /* data that is too small has none */
+        (void)!open_data(config, &eval, &samples->eval, NULL);
     first = plan->eval_only ? samples->eval : samples->train;
     for (int i = 0; vp_data_notice(first, i); i++)
         plan->notice(plan->ctx, vp_data_notice(first, i));

@@ -100,7 +100,7 @@ enum vp_status vp_session_evaluate(struct vp_session *session, int64_t n,
                           n < 0 ? "an evaluation of a negative number of "
                                   "batches; ask for 0 (all) or more"
                                 : "there are no batches to evaluate; give the "
-                                  "data callback some");
+                                  "data callback some, or use more data");
     VP_TRY(vp_run_evaluate(run, n == 0 ? INT64_MAX : n, err));
     *loss_out = run->eval_loss;
     return VP_OK;
