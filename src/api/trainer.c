@@ -4,6 +4,7 @@
 #include "run/auto_plan.h"
 #include "run/session.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@ struct vpipe_trainer {
     struct vp_session *session;
     char *plan, *text; /* as they were asked for */
     bool lost;         /* a rank did not return while the trainer was created */
+    struct vpipe_trainer *next_lost;
 
     /* Of a call that trains. */
     struct vp_caller caller;
@@ -180,6 +182,26 @@ static enum vp_status open_session(struct vpipe_trainer *trainer,
                            &trainer->session, err);
 }
 
+static enum vp_status set_up(struct vpipe_trainer *trainer,
+                             const struct vpipe_config *config,
+                             const char *output, const char *resume,
+                             struct vp_err *err)
+{
+    char *plan_line = NULL;
+    enum vp_status st;
+
+    trainer->model = config->model;
+    trainer->data = config->data;
+    trainer->log = config->log;
+    trainer->log_ctx = config->log_ctx;
+    st = load(config, trainer, resume, &plan_line, err);
+    if (st == VP_OK)
+        st = open_session(trainer, output, resume, plan_line, err);
+    free(plan_line);
+    trainer->lost = st == VP_ERR_TIMEOUT;
+    return st;
+}
+
 enum vpipe_status vpipe_trainer_create(const struct vpipe_config *config,
                                        const char *output, const char *resume,
                                        struct vpipe_trainer **trainer_out,
@@ -188,7 +210,6 @@ enum vpipe_status vpipe_trainer_create(const struct vpipe_config *config,
     struct vp_err err = { .text = "" };
     struct vpipe_trainer *trainer;
     struct vp_caller caller;
-    char *plan_line = NULL;
     enum vp_status st;
     int code;
 
@@ -198,23 +219,23 @@ enum vpipe_status vpipe_trainer_create(const struct vpipe_config *config,
     trainer = calloc(1, sizeof(*trainer));
     if (!trainer)
         return vp_api_report(error, VP_ERR_NOMEM, &err);
-    trainer->model = config->model;
-    trainer->data = config->data;
-    trainer->log = config->log;
-    trainer->log_ctx = config->log_ctx;
     vp_caller_enter(&caller);
-    st = load(config, trainer, resume, &plan_line, &err);
-    if (st == VP_OK)
-        st = open_session(trainer, output, resume, plan_line, &err);
+    st = set_up(trainer, config, output, resume, &err);
     vp_caller_leave(&caller);
-    free(plan_line);
-    trainer->lost = st == VP_ERR_TIMEOUT;
     code = trainer->model.code != 0 ? trainer->model.code : trainer->data.code;
     if (st == VP_OK)
         *trainer_out = trainer;
     else
         vpipe_trainer_free(trainer);
     return vp_api_report_callback(error, st, &err, code);
+}
+
+/* Leaked on purpose: a rank that did not return may still use all of it. */
+static void keep_lost(struct vpipe_trainer *trainer)
+{
+    static _Atomic(struct vpipe_trainer *) lost;
+
+    trainer->next_lost = atomic_exchange(&lost, trainer);
 }
 
 void vpipe_trainer_free(struct vpipe_trainer *trainer)
@@ -224,8 +245,9 @@ void vpipe_trainer_free(struct vpipe_trainer *trainer)
     if (!trainer)
         return;
     vp_caller_enter(&caller);
-    /* A rank that did not return may still use all of it. */
-    if (vp_session_close(trainer->session) && !trainer->lost) {
+    if (!vp_session_close(trainer->session) || trainer->lost) {
+        keep_lost(trainer);
+    } else {
         vp_config_release(&trainer->config);
         vp_api_data_release(&trainer->data);
         free(trainer->plan);

@@ -105,10 +105,11 @@ static enum vp_status build(const struct vp_model *model,
                             struct vp_cache_size cache,
                             struct vp_graph *graph_out, struct vp_err *err)
 {
+    const struct vp_custom_model *custom = model->custom;
     struct vp_graph graph;
     enum vp_status status;
 
-    if (model->custom && outputs != VP_OUTPUT_LOSS)
+    if (custom && outputs != VP_OUTPUT_LOSS)
         return vp_err_refuse(err, "model_type",
                              "model_type: a custom model gives its loss, not "
                              "logits; train and evaluate it");
@@ -117,8 +118,8 @@ static enum vp_status build(const struct vp_model *model,
     graph.dtype = config->dtype;
     graph.outputs = outputs;
     graph.cache = cache;
-    if (model->custom)
-        model->custom->build(model->custom->ctx, dims, &graph);
+    if (custom)
+        custom->build(custom->ctx, dims, &graph);
     else
         model->build(config, dims, &graph);
     status = vp_graph_finish(&graph, err);
@@ -185,6 +186,7 @@ enum vp_status vp_model_custom_init(const struct vp_custom_model *custom,
                                     .n_blocks = custom_blocks };
     struct vp_graph graph;
 
+    VP_BUG_ON(!custom);
     VP_TRY(vp_model_build(&model, &size.config, &custom->dims, &graph, err));
     *size_out = size;
     size_out->config.layers = graph.n_blocks;

@@ -91,8 +91,11 @@ static enum vp_status stand_in(const struct vp_samples_config *plan,
     struct vp_data_config eval = data_config(plan, true);
     const char *path = plan->config->data_dir;
     struct vp_data_info info = { .what = "not opened", .unigram_loss = NAN };
+    const struct vp_data_maker none = { .n_batches = 0 };
     char what[256];
 
+    if (plan->config->custom) /* its shape is not that of a task */
+        return vp_data_open_made(&train, &none, &samples->train, err);
     if (!plan->no_data) {
         vp_missing_add(plan->missing, "the data (data_dir %s cannot be read)",
                        path);
