@@ -401,6 +401,36 @@ static void test_state_of_thread(void **state)
     close(err);
 }
 
+/* Planning measures this machine as compute threads do, and not in the thread of
+ * the caller. The plan changes no loss. */
+static void test_auto_plan(void **state)
+{
+    struct vpipe_config *config = custom_config("2");
+    struct vpipe_trainer *trainer;
+    double plain[4], planned[4];
+    char lines[2000] = "";
+#if defined(__x86_64__)
+    unsigned csr = _mm_getcsr();
+#endif
+
+    (void)state;
+    losses_of(custom_config("2"), 4, plain);
+    setenv("XDG_CACHE_HOME", root, 1);
+    set(config, "auto_plan", "true");
+    vpipe_config_set_log(config, note_line, lines);
+    omp_set_num_threads(3);
+    trainer = start(config, NULL, NULL);
+    assert_non_null(strstr(lines, "plan: "));
+    assert_int_equal(omp_get_max_threads(), 3);
+#if defined(__x86_64__)
+    assert_int_equal(_mm_getcsr(), csr);
+#endif
+    assert_ok(vpipe_trainer_run_losses(trainer, 4, planned, &error));
+    assert_same_losses(plain, planned, 4);
+    vpipe_trainer_free(trainer);
+    vpipe_config_free(config);
+}
+
 struct job {
     const char *stages;
     double losses[N];
@@ -471,6 +501,7 @@ int main(void)
         cmocka_unit_test(test_run),
         cmocka_unit_test(test_model),
         cmocka_unit_test(test_state_of_thread),
+        cmocka_unit_test(test_auto_plan),
         cmocka_unit_test(test_two_trainers),
     };
 
