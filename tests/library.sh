@@ -92,7 +92,7 @@ start=$SECONDS
 ./embed >out 2>&1 || fail 'embed'
 [ $((SECONDS - start)) -lt 60 ] || fail 'embed takes a minute'
 awk '/^step/ { if (n++ && $4 >= last) exit 1; last = $4 }
-    /^held-out/ { held = $3 } END { exit !(n == 5 && held < 0.5) }' out ||
+    /^evaluation/ { held = $3 } END { exit !(n == 5 && held < 0.5) }' out ||
     fail 'the loss of embed does not fall'
 # The archive, with the private libraries.
 # shellcheck disable=SC2046
