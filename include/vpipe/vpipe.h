@@ -257,8 +257,8 @@ struct vpipe_step {
 
 /* Called after each step by the thread that trains, and in its floating-point
  * mode and locale. Returns 0 to go on. Any other number ends the call after the
- * steps that are in the pipeline, which are reported, too; the trainer can go
- * on. */
+ * steps that stages have begun, which are reported, too; they may be some steps
+ * ahead. The trainer can go on. */
 typedef int (*vpipe_step_fn)(void *ctx, const struct vpipe_step *step);
 
 /* Trains `n_steps` updates (sync_mode asp: minibatches); 0: all that are left of
