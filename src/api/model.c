@@ -9,6 +9,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,13 @@ struct vpipe_model {
     struct vp_model_source *source;
     struct vp_key_sets sets;
     char *text; /* the configuration, as it was asked for */
+
+    /* Of the last call that ran the model. */
+    struct vp_config config;
+    struct vp_generate_config generate;
+    struct vp_evaluate_config evaluate;
+    bool lost; /* a rank did not return, and may still use all of it */
+    struct vpipe_model *next_lost;
 };
 
 enum vpipe_status vpipe_model_open(const char *path,
@@ -43,10 +51,23 @@ enum vpipe_status vpipe_model_open(const char *path,
     return vp_api_report(error, st, &err);
 }
 
+/* Leaked on purpose: see `lost`. */
+static void keep_lost(struct vpipe_model *model)
+{
+    static _Atomic(struct vpipe_model *) lost;
+
+    model->next_lost = atomic_exchange(&lost, model);
+}
+
 void vpipe_model_free(struct vpipe_model *model)
 {
     if (!model)
         return;
+    if (model->lost) {
+        keep_lost(model);
+        return;
+    }
+    vp_config_release(&model->config);
     vp_model_source_close(model->source);
     vp_key_sets_release(&model->sets);
     free(model->text);
@@ -74,6 +95,18 @@ static enum vp_status load_config(const struct vpipe_model *model,
     return vp_model_source_config(model->source,
                                   (const char *const *)model->sets.at,
                                   model->sets.n, config, err);
+}
+
+/* Makes model->config that of a call that runs the model. */
+static enum vp_status begin_call(struct vpipe_model *model, struct vp_err *err)
+{
+    if (model->lost)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "a stage of this model did not answer before; open "
+                          "the model again");
+    vp_config_release(&model->config);
+    model->config = (struct vp_config){ .path = NULL };
+    return load_config(model, &model->config, err);
 }
 
 const char *vpipe_model_config(struct vpipe_model *model,
@@ -136,14 +169,16 @@ static enum vp_status end_text(void *ctx, int64_t k, enum vp_text_end why,
     return VP_OK;
 }
 
-static enum vp_status generate(const struct vpipe_model *model,
+static enum vp_status generate(struct vpipe_model *model,
                                const struct vp_sequence *prompt,
                                const struct vpipe_sampling *sampling,
                                struct text *text, struct vp_err *err)
 {
-    struct vp_config config = { .path = NULL };
-    const struct vp_generate_config with = {
-        .config = &config,
+    enum vp_status st;
+
+    VP_TRY(begin_call(model, err));
+    model->generate = (struct vp_generate_config){
+        .config = &model->config,
         .source = model->source,
         .prompts = prompt,
         .n_prompts = 1,
@@ -158,12 +193,8 @@ static enum vp_status generate(const struct vpipe_model *model,
         .sink = { text, take_id, end_text },
         .notice = drop_line,
     };
-    enum vp_status st = load_config(model, &config, err);
-
-    if (st == VP_OK)
-        st = vp_generate(&with, err);
-    if (st != VP_ERR_TIMEOUT) /* a rank may still use it */
-        vp_config_release(&config);
+    st = vp_generate(&model->generate, err);
+    model->lost = st == VP_ERR_TIMEOUT;
     return st;
 }
 
@@ -218,28 +249,34 @@ enum vpipe_status vpipe_model_generate(struct vpipe_model *model,
 
 /* ---- Evaluating ---------------------------------------------------------- */
 
+static enum vp_status evaluate(struct vpipe_model *model,
+                               struct vp_evaluation *found, struct vp_err *err)
+{
+    enum vp_status st;
+
+    VP_TRY(begin_call(model, err));
+    model->evaluate = (struct vp_evaluate_config){ .config = &model->config,
+                                                   .source = model->source,
+                                                   .notice = drop_line };
+    st = vp_evaluate(&model->evaluate, found, err);
+    model->lost = st == VP_ERR_TIMEOUT;
+    return st;
+}
+
 enum vpipe_status vpipe_model_evaluate(struct vpipe_model *model,
                                        struct vpipe_score *score_out,
                                        struct vpipe_error *error)
 {
     struct vp_err err = { .text = "" };
     struct vp_evaluation found;
-    struct vp_evaluate_config with;
     struct vp_caller caller;
-    struct vp_config config;
     enum vp_status st;
 
     if (!model || !score_out)
         return vp_api_null(error, "vpipe_model_evaluate",
                            model ? "score_out" : "model");
     vp_caller_enter(&caller);
-    with = (struct vp_evaluate_config){ .config = &config,
-                                        .source = model->source,
-                                        .notice = drop_line };
-    st = load_config(model, &config, &err);
-    if (st == VP_OK)
-        st = vp_evaluate(&with, &found, &err);
-    vp_config_release(&config);
+    st = evaluate(model, &found, &err);
     vp_caller_leave(&caller);
     if (st == VP_OK)
         *score_out = (struct vpipe_score){
