@@ -88,7 +88,9 @@ builds()
         PATH=$work/fake:$PATH tree/scripts/build "$@" >out 2>&1
 }
 off='-DVP_TESTS=OFF -DVP_MPI=OFF -DVP_HTTP=OFF -DVP_CUDA=OFF'
+off="$off -DVP_LIBRARY=OFF"
 on='-DVP_TESTS=ON -DVP_MPI=ON -DVP_HTTP=ON -DVP_CUDA=ON'
+on="$on -DVP_LIBRARY=ON"
 
 builds b program -DX=1 || fail 'a first build'
 is "setup program
@@ -172,7 +174,7 @@ configure $off
 ninja -C real -t commands program >before
 [ "$(grep -c ' -c .*/tools/vpipe/main\.c' before)" = 1 ] ||
     fail 'the program is not made from its sources'
-ninja -C real -t targets all | grep -E '^(test_|libvpipe_|mpi|cuda)' >out &&
+ninja -C real -t targets all | grep -E '^(test_|libvpipe|mpi|cuda)' >out &&
     fail 'the program comes with tests or plugins'
 # shellcheck disable=SC2086
 configure $on

@@ -1,15 +1,20 @@
 #include "base/plugin.h"
 
 #include "base/host.h"
+#include "base/status.h"
 
 #include <dlfcn.h>
 #include <glob.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { MAX_PATH = 4096 };
+
+/* Lies in the program or library that this file is linked into. */
+static const char own_place[] = "";
 
 static void *open_library(const char *path)
 {
@@ -67,19 +72,33 @@ void *vp_library_in_list(const char *list, bool absolute, const char *below,
     return handle;
 }
 
+/* The loader has no name for the program itself, and the kernel has: argv[0] is
+ * not a path if the program was found by PATH. */
+static bool find_own_path(char *out, size_t n)
+{
+    struct link_map *map = NULL;
+    char path[MAX_PATH];
+    Dl_info info;
+
+    if (dladdr1((const void *)own_place, &info, (void **)&map,
+                RTLD_DL_LINKMAP) == 0 ||
+        !map || !map->l_name[0])
+        return vp_program_path(out, n);
+    return realpath(map->l_name, path) && snprintf(out, n, "%s", path) < (int)n;
+}
+
 void *vp_library_beside(const char *file)
 {
+    static const char *const below[] = { "", "/vpipe", "/../lib/vpipe",
+                                         "/../lib/*/vpipe" };
     char own[MAX_PATH];
-    void *handle;
+    void *handle = NULL;
 
-    if (!vp_program_path(own, sizeof(own)))
+    if (!find_own_path(own, sizeof(own)))
         return NULL;
     *strrchr(own, '/') = '\0';
-    handle = vp_library_in(own, "", file);
-    if (!handle)
-        handle = vp_library_in(own, "/../lib/vpipe", file);
-    if (!handle)
-        handle = vp_library_in(own, "/../lib/*/vpipe", file);
+    for (size_t i = 0; i < VP_COUNT_OF(below) && !handle; i++)
+        handle = vp_library_in(own, below[i], file);
     return handle;
 }
 

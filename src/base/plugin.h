@@ -14,14 +14,15 @@ void *vp_library_in(const char *folder, const char *below, const char *file);
  * folders that start at the working directory are left out. */
 void *vp_library_in_list(const char *list, bool absolute, const char *below,
                          const char *file);
-/* Beside the program: in its folder, ../lib/vpipe or ../lib/<any>/vpipe. Not
- * found where the program's path is not known. */
+/* Beside the program or the shared library that this code is linked into: in
+ * its folder, vpipe, ../lib/vpipe or ../lib/<any>/vpipe. NULL if its path is not
+ * known. */
 void *vp_library_beside(const char *file);
-/* Of CUDA or what belongs to it: in the folders of VPIPE_LIBRARIES, beside the
- * program, where the system's loader looks, in toolkits' folders and in
+/* Of CUDA or what belongs to it: in the folders of VPIPE_LIBRARIES, beside
+ * this code, where the system's loader looks, in toolkits' folders and in
  * Python's packages. */
 void *vp_library_open(const char *file);
-/* A part of vpipe: in the folders of VPIPE_PLUGINS, then beside the program. If
+/* A part of vpipe: in the folders of VPIPE_PLUGINS, then beside this code. If
  * there is no such file at all, dlerror() returns NULL. */
 void *vp_plugin_open(const char *file);
 

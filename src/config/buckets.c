@@ -32,6 +32,9 @@ int vp_buckets_make(const struct vp_config *config,
     case VP_TASK_CAUSAL_LM:
         dims[0] = (struct vp_dims){ batch, seq, 0, 0 };
         return 1;
+    case VP_TASK_CUSTOM:
+        dims[0] = config->model->custom->dims;
+        return 1;
     default:
         return make_lengths(batch, seq, dims);
     }

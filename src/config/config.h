@@ -87,8 +87,9 @@ struct vp_config {
     bool piped; /* a pipe or descriptor instead: it cannot be read again, and
                    relative paths start at the working directory */
     /* model */
-    const struct vp_model *model; /* model_type */
-    const char *directory;        /* relative paths of the file start here;
+    const struct vp_model *model;  /* model_type */
+    const struct vp_model *custom; /* that was given as one; else NULL */
+    const char *directory;         /* relative paths of the file start here;
                                      NULL: at its own folder */
     const char *module; /* the original's name of the sizes, or NULL */
     struct vp_model_config sizes; /* vocab, hidden, layers, ... */

@@ -385,11 +385,13 @@ static bool set_enum(const struct vp_key *key, const char *text, void *field)
 
 static bool set_model(const char *text, struct vp_config *config)
 {
-    const struct vp_model *model = vp_model_find(text);
+    const struct vp_model *model = config->custom ? config->custom
+                                                  : vp_model_find(text);
 
-    if (model)
-        config->model = model;
-    return model;
+    if (!model || strcmp(model->name, text) != 0)
+        return false;
+    config->model = model;
+    return true;
 }
 
 static bool set_size(const char *text, struct vp_config *config)
@@ -632,5 +634,11 @@ enum vp_status vp_key_set(const struct vp_key *key,
     default: /* text and lists, above */
         break;
     }
+    if (!ok && key->type == VP_KEY_MODEL && strcmp(text, VP_MODEL_CUSTOM) == 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: model_type custom is a model from operators of "
+                          "a program that uses libvpipe; train and evaluate "
+                          "it there",
+                          entry->place);
     return ok ? VP_OK : vp_key_refuse(key, entry, config, err);
 }

@@ -18,6 +18,10 @@ enum vp_status vp_key_set(const struct vp_key *key,
                           const struct vp_entry *entry,
                           struct vp_config *config, struct vp_err *err);
 
+/* Refuses an entry whose key is not in the table, with the nearest one. */
+enum vp_status vp_entry_unknown(const struct vp_entry *entry,
+                                struct vp_err *err);
+
 bool vp_key_is_list(const struct vp_key *key);
 
 /* The value as YAML, paths absolute; false when there is nothing to write: not

@@ -164,6 +164,12 @@ static bool is_translation(const struct vp_config *config)
     return config->model->task == VP_TASK_TRANSLATION;
 }
 
+/* A custom model has its sizes in its operators, and its data from its caller. */
+static bool is_in_table(const struct vp_config *config)
+{
+    return !config->model->custom;
+}
+
 static bool has_modules(const struct vp_config *config)
 {
     return vp_module_at(config->model, 0);
@@ -209,6 +215,7 @@ static void after_model(struct vp_config *config)
         [VP_TASK_MASKED_LM] = VP_OPTIM_LAMB,
         [VP_TASK_CAUSAL_LM] = VP_OPTIM_ADAMW,
         [VP_TASK_TRANSLATION] = VP_OPTIM_ADAM,
+        [VP_TASK_CUSTOM] = VP_OPTIM_ADAMW,
     };
 
     config->sizes = config->model->sizes[0].config;
@@ -300,24 +307,30 @@ const struct vp_key vp_keys[] = {
       .meaning = "a size by the name that vPipe gave it" },
     { .name = "size", .type = VP_KEY_SIZE, .group = "model",
       .fallback = "(large, 124M, medium or big)", .example = "base",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "a published size; other keys change single numbers" },
     { .name = "config", .alias = "bert_config", .type = VP_KEY_JSON,
       .group = "model", .fallback = "(none)", .example = "config.json",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "a Hugging Face config.json, or BERT's bert_config.json, to "
       "take the sizes from" },
     { ROW("init", VP_KEY_INIT, init), .group = "model",
       .fallback = "(random weights)", .example = "models/gpt2",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "a Hugging Face folder, a checkpoint or a run, to take the "
       "first weights from; without size and config also the sizes, and "
       "without model_type the kind, if there is a config.json" },
     { COUNT("vocab", sizes.vocab, 8, 16777216), .group = "model",
       .fallback = "(by size)", .example = "1024",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "entries of the vocabulary" },
     { COUNT("hidden", sizes.hidden, 1, 1048576), .group = "model",
       .fallback = "(by size)", .example = "256",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "width of the model" },
     { COUNT("layers", sizes.layers, 1, 10000), .group = "model",
       .fallback = "(by size)", .example = "4",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "Transformer layers, of the encoder for translation" },
     { COUNT("decoder_layers", sizes.decoder_layers, 1, 10000),
       .group = "model", .fallback = "(by size, or as layers)", .example = "4",
@@ -325,38 +338,49 @@ const struct vp_key vp_keys[] = {
       .meaning = "layers of the decoder; translation only" },
     { COUNT("heads", sizes.heads, 1, 65536), .group = "model",
       .fallback = "(by size)", .example = "4",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "attention heads; must divide hidden" },
     { COUNT("ffn", sizes.ffn, 1, 4194304), .group = "model",
       .fallback = "(by size, or 4 x hidden)", .example = "1024",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "width inside the feed-forward layers" },
     { COUNT("positions", sizes.positions, 1, 1048576),
       .alias = "max_positions", .group = "model", .fallback = "(by size)",
-      .example = "512", .meaning = "longest sequence the model can take" },
+      .example = "512",
+      .applies = is_in_table, .depends_on = "model_type",
+      .meaning = "longest sequence the model can take" },
     { COUNT("types", sizes.types, 1, 65536), .group = "model",
       .fallback = "(by size)", .example = "2", .applies = is_masked_lm,
       .depends_on = "model_type", .meaning = "segment types; BERT only" },
     /* Dropout has 8 bits (base/rng.h): beyond 0.998 nothing would be kept. */
     { REAL("dropout", sizes.dropout, 0, 0.99), .group = "model",
       .fallback = "(by size)", .example = "0.1",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "probability after embeddings, attention and feed-forward" },
     { REAL("attention_dropout", sizes.attention_dropout, 0, 0.99),
       .group = "model", .fallback = "(by size, or as dropout)",
       .example = "0.1",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "probability on attention weights" },
     { REAL("label_smoothing", sizes.label_smoothing, 0, 0.99),
       .group = "model", .fallback = "(by size)", .example = "0.1",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "share of the target spread over the vocabulary" },
     { ROW("tie_embeddings", VP_KEY_BOOL, sizes.tie_embeddings),
       .group = "model", .fallback = "(by size)", .example = "true",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "the output layer shares the token embedding" },
     { ROW("activation", VP_KEY_ENUM, sizes.act), .word = activation_word,
       .group = "model", .fallback = "(by size)", .example = "gelu",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "function inside the feed-forward layers" },
     { REAL("norm_eps", sizes.eps, 1e-30, 1), .group = "model",
       .fallback = "(by size)", .example = "1e-5",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "added to the variance in layer norms" },
     { ROW("pad_id", VP_KEY_INT, sizes.pad), .min = 0, .max = 16777215,
       .group = "model", .fallback = "(by size)", .example = "0",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "token that pads short sequences" },
     { ROW("attention_bias", VP_KEY_BOOL, sizes.attention_bias),
       .group = "model", .fallback = "(by size)", .example = "true",
@@ -366,22 +390,26 @@ const struct vp_key vp_keys[] = {
     /* data */
     { ROW("data_dir", VP_KEY_PATH, data_dir), .group = "data",
       .fallback = "(none)", .example = "data/books",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "a file or a folder: text in UTF-8, BERT's HDF5 shards, "
       "token files of llm.c, nanoGPT, Megatron-LM and fairseq, CHID, "
       "parallel text; "
       "docs/data.md" },
     { ROW("data_format", VP_KEY_ENUM, data_format), .word = data_format_word,
       .group = "data", .fallback = "auto", .example = "llmc",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "what data_dir holds; auto finds out by names and first "
       "bytes. Files of nanoGPT say nothing about themselves and need this key" },
     { ROW("tokenizer", VP_KEY_PATH, tokenizer), .group = "data",
       .fallback = "(none)", .example = "models/gpt2",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "folder or file of a tokenizer: text is encoded with it once, "
       "into token files in .vpipe-cache beside the text; without it text is "
       "read byte by byte. Translation: the one that 'vpipe data pairs' made "
       "the files with" },
     { ROW("valid_split", VP_KEY_TEXT, valid_split), .group = "data",
       .fallback = "(val, valid, validation or dev)", .example = "test",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "word in the names of the files that are held out for "
       "evaluation; without such files every tenth sample is" },
     { ROW("source_lang", VP_KEY_TEXT, source_lang), .group = "data",
@@ -399,27 +427,33 @@ const struct vp_key vp_keys[] = {
       "fewer; only where minibatches are made by length, see docs/data.md" },
     { ROW("document_end", VP_KEY_INT, document_end), .min = -1,
       .max = 16777215, .group = "data", .fallback = "-1", .example = "50256",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "token that is put behind every document of files with an "
       "index; -1: none, as the files hold their ends" },
     { ROW("synthetic_data", VP_KEY_BOOL, synthetic_data), .group = "data",
       .fallback = "(true without data_dir)", .example = "true",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "generate the data instead of reading data_dir" },
     { ROW("text_key", VP_KEY_TEXT, text_key), .group = "data",
       .fallback = "text", .example = "body",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "key of the text in lines of JSON (*.jsonl)" },
     { ROW("invalid_utf8", VP_KEY_BOOL, replace_invalid_utf8),
       .word = invalid_utf8_word, .group = "data", .fallback = "refuse",
       .example = "replace",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "bytes of a text that are not UTF-8, and NUL bytes: refuse "
       "names the file and the offset and ends the run before it trains; "
       "replace reads U+FFFD (the bytes EF BF BD) in place of each NUL byte and "
       "each maximal invalid sequence" },
     { COUNT("seq_length", seq_length, 1, 1048576), .group = "data",
       .fallback = "(128, or positions if fewer)", .example = "128",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "tokens per sample" },
     { COUNT("batch_size", batch_size, 1, 16777216), .group = "data",
       .fallback = "(8; translation 2560)", .example = "8",
       .from = "model_type",
+      .applies = is_in_table, .depends_on = "model_type",
       .meaning = "samples per minibatch; tokens for translation; auto: chosen "
       "with the plan, for the most samples per second" },
     { COUNT("max_pred", max_pred, 1, 1048576), .group = "data",

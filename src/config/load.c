@@ -1,10 +1,8 @@
 /* From a file and --set to a checked configuration, and back to a file. */
 #include "config/load.h"
 
-#include "base/nearest.h"
 #include "base/path.h"
 #include "base/yaml.h"
-#include "config/hints.h"
 #include "config/hosts.h"
 #include "config/init_folder.h"
 #include "config/key.h"
@@ -20,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_KEYS = 128, HINT_BYTES = 256 };
+enum { MAX_KEYS = 128 };
 
 /* Entries by row of the table; `key` NULL where the user gave none. */
 struct given {
@@ -35,34 +33,6 @@ static enum vp_status no_memory(struct vp_err *err)
 
 /* ---- Collecting what the user wrote ------------------------------------- */
 
-static enum vp_status unknown_key(const struct vp_entry *entry,
-                                  struct vp_err *err)
-{
-    const char *names[2 * MAX_KEYS];
-    char remedy[HINT_BYTES];
-    int n = 0, best;
-
-    if (vp_hint(entry->from_file ? VP_HINT_FILE : VP_HINT_SET, entry->key,
-                remedy, sizeof(remedy)))
-        return vp_err_set(err, VP_ERR_INVALID, "%s: unknown key '%.48s'; %s",
-                          entry->place, entry->key, remedy);
-    /* What works first, so that it wins over what does not yet. */
-    for (int i = 0; i < vp_n_keys; i++) {
-        names[n++] = vp_keys[i].name;
-        if (vp_keys[i].alias)
-            names[n++] = vp_keys[i].alias;
-    }
-    best = vp_nearest(entry->key, names, n);
-    if (best >= 0)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: unknown key '%.48s'; did you mean '%s'?",
-                          entry->place, entry->key, names[best]);
-    return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: unknown key '%.48s'; 'vpipe train --help' lists the "
-                      "keys",
-                      entry->place, entry->key);
-}
-
 /* The file gives a key once (its reader sees to that), but a row may have two
  * names; a later --set replaces what was there. */
 static enum vp_status collect(const struct vp_entry *entry, bool replace,
@@ -72,7 +42,7 @@ static enum vp_status collect(const struct vp_entry *entry, bool replace,
     struct vp_entry *slot;
 
     if (!key)
-        return unknown_key(entry, err);
+        return vp_entry_unknown(entry, err);
     slot = &given->entry[key - vp_keys];
     if (slot->key && !replace)
         return vp_err_set(err, VP_ERR_INVALID,
@@ -219,7 +189,8 @@ static enum vp_status set_fallback(const struct vp_key *key,
         .text = key->fallback,
     };
 
-    if (!key->fallback || key->fallback[0] == '(')
+    if (!key->fallback || key->fallback[0] == '(' ||
+        (key->applies && !key->applies(config)))
         return VP_OK;
     return vp_key_set(key, &entry, config, err);
 }
@@ -309,9 +280,9 @@ static enum vp_status name_model(struct given *given, struct vp_config *config,
     const struct vp_key *directory = vp_key_find("directory");
     const struct vp_entry *init = find_given(given, "init");
     struct vp_entry *slot = &given->entry[vp_key_find("model_type") - vp_keys];
-    const struct vp_model *model = NULL;
+    const struct vp_model *model = config->custom;
 
-    if (init && !slot->key) {
+    if (init && !slot->key && !model) {
         if (given->entry[directory - vp_keys].key)
             VP_TRY(vp_key_set(directory, &given->entry[directory - vp_keys],
                               config, err));
@@ -323,9 +294,9 @@ static enum vp_status name_model(struct given *given, struct vp_config *config,
                               "model_type and the sizes",
                               init->place, init->text);
     }
-    if (model)
+    if (model && !slot->key)
         *slot = (struct vp_entry){ .key = "model_type",
-                                   .place = init->place,
+                                   .place = init ? init->place : "default",
                                    .folder = "",
                                    .assign = ": ",
                                    .kind = VP_YAML_SCALAR,
@@ -385,7 +356,10 @@ static void derive_data(const struct given *given, struct vp_config *config)
 {
     int64_t positions = config->sizes.positions;
 
-    if (!find_given(given, "seq_length")) {
+    if (config->custom) {
+        config->batch_size = config->custom->custom->dims.batch;
+        config->seq_length = config->custom->custom->dims.seq;
+    } else if (!find_given(given, "seq_length")) {
         config->seq_length = positions < 128 ? positions : 128;
         if (positions < 128)
             vp_origin_derive(config, "seq_length", "as positions");
@@ -518,6 +492,8 @@ static struct vp_dims longest_dims(const struct vp_config *config)
         .seq = config->seq_length,
     };
 
+    if (config->custom)
+        return config->custom->custom->dims;
     if (config->model->task == VP_TASK_MASKED_LM)
         dims.n_labels = config->batch_size * config->max_pred;
     if (config->model->task == VP_TASK_TRANSLATION) {
@@ -719,7 +695,8 @@ static enum vp_status load(const struct vp_config_source *from,
     struct given given = { 0 };
 
     VP_BUG_ON(vp_n_keys > MAX_KEYS);
-    *out = (struct vp_config){ .saved_schedule = from->schedule };
+    *out = (struct vp_config){ .saved_schedule = from->schedule,
+                               .custom = from->custom };
     if (!vp_yaml_printable(from->path))
         return vp_err_set(err, VP_ERR_INVALID,
                           "the name of the configuration file holds a line "

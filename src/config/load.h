@@ -22,6 +22,9 @@ struct vp_config_source {
     size_t n_bytes;
     const char *const *sets;
     int n_sets;
+    /* A model that is not in the table: model_type need not be given, and keys
+     * of sizes and of the length of samples must not be. NULL: none. */
+    const struct vp_model *custom;
     /* Text of the schedule file that the checkpoint of a resumed run holds, in
      * place of a file that is not there any more; NULL: none. */
     const char *schedule;

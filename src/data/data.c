@@ -457,10 +457,13 @@ enum vp_status vp_data_answers(const struct vp_data *data, uint64_t m,
 enum vp_status vp_data_fill(const struct vp_data *data, uint64_t m,
                             struct vp_batch *batch, struct vp_err *err)
 {
-    struct vp_data_slot slot = slot_of(data, m);
+    struct vp_data_slot slot;
     enum vp_status st;
 
     clear(data, batch);
+    if (data->maker.fill)
+        return vp_data_make(data, m, batch, err);
+    slot = slot_of(data, m);
     batch->first_sample = slot.first_sample;
     batch->n_samples = slot.count;
     st = data->task->fill(data, &slot, batch, err);

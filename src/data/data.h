@@ -12,6 +12,12 @@ struct vp_data;
 
 enum vp_status vp_data_open(const struct vp_data_config *config,
                             struct vp_data **out, struct vp_err *err);
+/* Batches by `maker`, which is copied, for the last of the dims of `config`, of
+ * which nothing else is read. A batch has an array for each role that these dims
+ * have room for. */
+enum vp_status vp_data_open_made(const struct vp_data_config *config,
+                                 const struct vp_data_maker *maker,
+                                 struct vp_data **out, struct vp_err *err);
 /* The data of another process, which told of it: nothing can be read. */
 enum vp_status vp_data_stand_in(const struct vp_data_config *config,
                                 const struct vp_data_info *info,

@@ -3,6 +3,7 @@
 #define VP_DATA_DATA_CONFIG_H
 
 #include "base/batch.h"
+#include "base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -101,6 +102,16 @@ struct vp_data_config {
                                    LM: the last has room for every row */
     int n_dims;
     int64_t max_batches; /* of an epoch, at most; 0: all */
+};
+
+/* Batches that the caller of the library makes. */
+struct vp_data_maker {
+    void *ctx;
+    int64_t n_batches; /* of an epoch */
+    /* Fills the arrays of batch number `m` (0-based, across epochs), which hold
+     * padding before: all that the largest bucket has. Calls may overlap. */
+    enum vp_status (*fill)(void *ctx, uint64_t m, struct vp_batch *batch,
+                           struct vp_err *err);
 };
 
 struct vp_data_info {

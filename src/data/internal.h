@@ -43,9 +43,14 @@ struct vp_data {
     int64_t *members; /* pairs: the split's samples that fit, group by group;
                          NULL where one group holds all */
     int64_t group_first[VP_DATA_MAX_DIMS]; /* where they begin in `members` */
+    struct vp_data_maker maker; /* `fill` NULL: samples are of `source` */
     struct vp_data_info info;
     char what[256];
 };
+
+/* Fills batch `m` of data that has a maker. */
+enum vp_status vp_data_make(const struct vp_data *data, uint64_t m,
+                            struct vp_batch *batch, struct vp_err *err);
 
 /* Opens a source that is not in the table. Otherwise as vp_data_open(). */
 enum vp_status vp_data_open_source(const struct vp_data_config *config,

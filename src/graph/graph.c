@@ -23,6 +23,11 @@ static void fail(struct vp_graph *graph, const char *what)
             what);
 }
 
+void vp_graph_refuse(struct vp_graph *graph, const char *why)
+{
+    fail(graph, why);
+}
+
 /* Makes room for one more element; NULL when memory is exhausted. */
 static void *grow(struct vp_graph *graph, void *items, size_t item_bytes, int n,
                   int *cap)

@@ -228,6 +228,9 @@ void vp_graph_line(struct vp_graph *graph);
 const char *vp_graph_name(struct vp_graph *graph, const char *fmt, ...)
     VP_PRINTF(2, 3);
 
+/* Makes the graph failed, with `why`, unless it is already. */
+void vp_graph_refuse(struct vp_graph *graph, const char *why);
+
 vp_val vp_graph_input(struct vp_graph *graph, enum vp_role role,
                       const char *name, int64_t rows);
 
@@ -281,6 +284,15 @@ enum vp_phase { VP_PHASE_F, VP_PHASE_B, VP_PHASE_W, VP_PHASE_COUNT };
 
 /* Parameters counted once (tied ones not again), constants not at all. */
 int64_t vp_graph_param_count(const struct vp_graph *graph);
+/* The numbers that operators can read from the input with `role`: 0 or more, from
+ * -1 on where that means "none", and below `limit`. False if the graph has no
+ * such input, or any number will do. */
+struct vp_input_range {
+    int32_t first;
+    int64_t limit;
+};
+bool vp_graph_input_range(const struct vp_graph *graph, enum vp_role role,
+                          struct vp_input_range *out);
 /* The only operator that reads a value, once; NULL: there is none such. */
 const struct vp_op *vp_graph_reader(const struct vp_graph *graph, vp_val value);
 /* Floating-point operations of one operator call; multiply-add counts 2.

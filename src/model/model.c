@@ -105,15 +105,23 @@ static enum vp_status build(const struct vp_model *model,
                             struct vp_cache_size cache,
                             struct vp_graph *graph_out, struct vp_err *err)
 {
+    const struct vp_custom_model *custom = model->custom;
     struct vp_graph graph;
     enum vp_status status;
 
+    if (custom && outputs != VP_OUTPUT_LOSS)
+        return vp_err_refuse(err, "model_type",
+                             "model_type: a custom model gives its loss, not "
+                             "logits; train and evaluate it");
     VP_TRY(vp_model_check(model, config, dims, err));
     vp_graph_init(&graph, dims->batch);
     graph.dtype = config->dtype;
     graph.outputs = outputs;
     graph.cache = cache;
-    model->build(config, dims, &graph);
+    if (custom)
+        custom->build(custom->ctx, dims, &graph);
+    else
+        model->build(config, dims, &graph);
     status = vp_graph_finish(&graph, err);
     if (status != VP_OK) {
         vp_graph_release(&graph);
@@ -154,4 +162,35 @@ enum vp_status vp_model_build_cached(
                              "cache; use gpt2, cpm or translation",
                              model->name);
     return build(model, config, dims, outputs, *cache, graph_out, err);
+}
+
+/* ---- Custom models ------------------------------------------------------ */
+
+/* Blocks are counted once, when the model is made. */
+static int64_t custom_blocks(const struct vp_model_config *config)
+{
+    return config->layers;
+}
+
+enum vp_status vp_model_custom_init(const struct vp_custom_model *custom,
+                                    struct vp_model *model_out,
+                                    struct vp_model_size *size_out,
+                                    struct vp_err *err)
+{
+    const struct vp_model_size size = { .name = VP_MODEL_CUSTOM };
+    const struct vp_model model = { .name = VP_MODEL_CUSTOM,
+                                    .task = VP_TASK_CUSTOM,
+                                    .sizes = size_out,
+                                    .n_sizes = 1,
+                                    .custom = custom,
+                                    .n_blocks = custom_blocks };
+    struct vp_graph graph;
+
+    VP_BUG_ON(!custom);
+    VP_TRY(vp_model_build(&model, &size.config, &custom->dims, &graph, err));
+    *size_out = size;
+    size_out->config.layers = graph.n_blocks;
+    *model_out = model;
+    vp_graph_release(&graph);
+    return VP_OK;
 }

@@ -7,7 +7,12 @@
 #include "graph/graph.h"
 
 /* How a model is trained; decides which data it wants. */
-enum vp_task { VP_TASK_MASKED_LM, VP_TASK_CAUSAL_LM, VP_TASK_TRANSLATION };
+enum vp_task {
+    VP_TASK_MASKED_LM,
+    VP_TASK_CAUSAL_LM,
+    VP_TASK_TRANSLATION,
+    VP_TASK_CUSTOM /* a model that is not in the table: struct vp_custom_model */
+};
 
 struct vp_model_config {
     int64_t vocab;
@@ -29,6 +34,16 @@ struct vp_model_config {
     enum vp_dtype dtype; /* of weights and activations */
 };
 
+/* The operators of a model that is not in the table. */
+struct vp_custom_model {
+    struct vp_dims dims; /* its one bucket */
+    /* Appends the operators; ends in the loss. Called for each graph that is
+     * made of the model, and does the same every time. */
+    void (*build)(void *ctx, const struct vp_dims *dims,
+                  struct vp_graph *graph);
+    void *ctx;
+};
+
 struct vp_model {
     const char *name; /* model_type: bert, gpt2, cpm, translation */
     enum vp_task task;
@@ -36,7 +51,10 @@ struct vp_model {
      * when no size is asked for. Embeddings are tied, as published. */
     const struct vp_model_size *sizes;
     int n_sizes;
-    /* Appends the operators for one bucket; ends in graph->outputs. */
+    /* NULL for the models of the table. */
+    const struct vp_custom_model *custom;
+    /* Appends the operators for one bucket; ends in graph->outputs. NULL for a
+     * custom model. */
     void (*build)(const struct vp_model_config *config,
                   const struct vp_dims *dims, struct vp_graph *graph);
     /* Blocks of the model: 2 layers + 1, ... */
@@ -47,6 +65,17 @@ struct vp_model_size {
     const char *name;
     struct vp_model_config config;
 };
+
+/* What a custom model is called, as model_type. */
+#define VP_MODEL_CUSTOM "custom"
+
+/* Builds `custom` once to check it and to count its blocks, and makes a model of
+ * it, with room for its only size. All three are borrowed by the model and
+ * outlive it. */
+enum vp_status vp_model_custom_init(const struct vp_custom_model *custom,
+                                    struct vp_model *model_out,
+                                    struct vp_model_size *size_out,
+                                    struct vp_err *err);
 
 /* NULL if unknown. */
 const struct vp_model *vp_model_find(const char *name);

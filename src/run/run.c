@@ -237,7 +237,7 @@ static enum vp_status lock_home(struct vp_run_state *run, struct vp_err *err)
 {
     const struct vp_run_options *options = run->options;
 
-    if (options->output || run->config->forward_only)
+    if (options->output || options->driven || run->config->forward_only)
         return VP_OK;
     VP_TRY(
         vp_resume_folder(options->resume, run->home, sizeof(run->home), err));
@@ -316,11 +316,18 @@ static void find_missing(struct vp_run_state *run)
         run->summary.missing = run->missing.text;
 }
 
+/* Does the run have a folder? */
+static bool writes(const struct vp_run_state *run)
+{
+    return run->options->output ||
+           !(run->config->forward_only || run->options->driven);
+}
+
 static enum vp_status open_folder(struct vp_run_state *run, struct vp_err *err)
 {
     const char *output = run->options->output;
 
-    if (run->config->forward_only && !output)
+    if (!writes(run))
         return VP_OK;
     if (!run->config->forward_only) /* before anything of it is made */
         VP_TRY(vp_disk_space_check(run->config, &run->summary, place_of(run),
@@ -474,12 +481,16 @@ static enum vp_status set_up_here(struct vp_run_state *run, struct vp_err *err)
 {
     const unsigned notes = 1u << VP_VERBOSE_TENSORS | 1u << VP_VERBOSE_VERSIONS;
     bool trains = !run->options->dry_run && !run->config->forward_only;
+    bool saves = trains && writes(run);
     struct vp_samples_config samples = {
         .config = run->config,
         .world = run->world,
         .dims = run->dims,
         .missing = missing_of(run),
         .no_data = run->options->no_data,
+        .evaluates = run->options->driven,
+        .train_maker = run->options->train_maker,
+        .eval_maker = run->options->eval_maker,
         .stop = run->options->stop,
         .notice = notice,
         .ctx = run,
@@ -498,14 +509,14 @@ static enum vp_status set_up_here(struct vp_run_state *run, struct vp_err *err)
     if (run->options->output && is_lead(run))
         VP_TRY(vp_folder_check(run->options->output, err));
     vp_job_phase_set(VP_JOB_PHASE_PLAN, run->options->resume);
-    if (trains)
+    if (saves)
         VP_TRY(vp_checkpoints_create(
             run->config, vp_checkpoint_steps(run->config, steps_per_epoch(run)),
             run->world, &run->checkpoints, err));
     if (run->world && run->config->verbose & notes)
         notice(run, "verbose: tensors and versions of this process only; run "
                     "without mpirun to see those of all ranks");
-    if (trains)
+    if (saves)
         VP_TRY(vp_run_texts_open(run->config, &run->texts, err));
     if (trains && is_lead(run) && run->config->verbose)
         VP_TRY(vp_verbose_create(run->config, detail, run, &run->verbose, err));
@@ -538,13 +549,13 @@ static enum vp_status set_up(struct vp_run_state *run, struct vp_err *err)
 }
 
 /* If a rank thread did not return, all that it may use is leaked on purpose. */
-static void tear_down(struct vp_run_state *run)
+static bool tear_down(struct vp_run_state *run)
 {
     vp_log_close(&run->log);
     vp_rebalance_free(run->rebalance);
     vp_folder_close(&run->folder);
     if (!vp_trainer_free(run->trainer))
-        return;
+        return false;
     vp_priced_plan_release(&run->priced);
     vp_verbose_free(run->verbose);
     vp_run_texts_close(run->texts);
@@ -559,6 +570,7 @@ static void tear_down(struct vp_run_state *run)
     for (int i = 0; i < run->n_warnings; i++)
         free(run->warnings[i]);
     free(run);
+    return true;
 }
 
 /* The same folder for --output and --resume is a run that goes on in its own, as
@@ -570,27 +582,37 @@ static bool is_own_folder(const struct vp_config *config,
            vp_resume_is_folder(options->resume, options->output);
 }
 
+static struct vp_run_state *create(const struct vp_config *config,
+                                   const struct vp_run_options *options,
+                                   const struct vp_run_events *events)
+{
+    struct vp_run_state *run = malloc(sizeof(*run));
+
+    if (!run)
+        return NULL;
+    *run = (struct vp_run_state){
+        .config = config,
+        .given_options = *options,
+        .options = &run->given_options,
+        .events = events,
+        .world = options->dry_run ? NULL : options->world,
+        .eval_loss = NAN,
+    };
+    if (is_own_folder(config, options))
+        run->given_options.output = NULL;
+    return run;
+}
+
 enum vp_status vp_run_train(const struct vp_config *config,
                             const struct vp_run_options *options,
                             const struct vp_run_events *events,
                             struct vp_err *err)
 {
-    struct vp_run_state *run = malloc(sizeof(*run));
-    struct vp_run_options at_home = *options;
+    struct vp_run_state *run = create(config, options, events);
     enum vp_status st;
 
     if (!run)
         return vp_err_set(err, VP_ERR_NOMEM, "starting a run: out of memory");
-    at_home.output = NULL;
-    if (is_own_folder(config, options))
-        options = &at_home;
-    *run = (struct vp_run_state){
-        .config = config,
-        .options = options,
-        .events = events,
-        .world = options->dry_run ? NULL : options->world,
-        .eval_loss = NAN,
-    };
     st = set_up(run, err);
     vp_job_phase_set(VP_JOB_PHASE_TRAIN, run->folder.path);
     if (st == VP_OK && !options->dry_run)
@@ -602,4 +624,28 @@ enum vp_status vp_run_train(const struct vp_config *config,
         vp_world_abort(run->world, st, err->text);
     tear_down(run);
     return st;
+}
+
+enum vp_status vp_run_open(const struct vp_config *config,
+                           const struct vp_run_options *options,
+                           const struct vp_run_events *events,
+                           struct vp_run_state **out, struct vp_err *err)
+{
+    struct vp_run_state *run = create(config, options, events);
+    enum vp_status st;
+
+    if (!run)
+        return vp_err_set(err, VP_ERR_NOMEM, "starting a run: out of memory");
+    st = set_up(run, err);
+    if (st != VP_OK) {
+        tear_down(run);
+        return st;
+    }
+    *out = run;
+    return VP_OK;
+}
+
+bool vp_run_close(struct vp_run_state *run)
+{
+    return tear_down(run);
 }

@@ -17,4 +17,14 @@ enum vp_status vp_run_train(const struct vp_config *config,
                             const struct vp_run_events *events,
                             struct vp_err *err);
 
+/* A run that is set up, for run/session.h: one process, not a dry run. `config`
+ * and `events` are borrowed until it is closed. */
+struct vp_run_state; /* run/run_state.h */
+enum vp_status vp_run_open(const struct vp_config *config,
+                           const struct vp_run_options *options,
+                           const struct vp_run_events *events,
+                           struct vp_run_state **out, struct vp_err *err);
+/* False, with what it borrows still in use, if a rank did not return. */
+bool vp_run_close(struct vp_run_state *run);
+
 #endif

@@ -48,11 +48,11 @@ static void note_loss(struct vp_run_state *run,
     run->n_done = report->step;
 }
 
-static enum vp_status evaluate(struct vp_run_state *run, int64_t step,
+enum vp_status vp_run_evaluate(struct vp_run_state *run, int64_t n,
                                struct vp_err *err)
 {
     int64_t n_all = vp_data_info(run->samples.eval)->n_batches;
-    int64_t n = run->config->eval_batches;
+    int64_t step = run->n_done;
     int64_t start_ns = vp_clock_ns();
     struct vp_score score = { .loss = 0.0 };
 
@@ -119,7 +119,8 @@ static void export_saved(struct vp_run_state *run, int64_t step)
 /* A checkpoint is logged when it is on disk, which takes a while. */
 static enum vp_status log_saved(struct vp_run_state *run, struct vp_err *err)
 {
-    int64_t step = vp_checkpoints_saved(run->checkpoints);
+    int64_t step = run->checkpoints ? vp_checkpoints_saved(run->checkpoints)
+                                    : -1;
 
     if (step <= run->n_saved)
         return VP_OK;
@@ -132,7 +133,8 @@ static enum vp_status log_step(struct vp_run_state *run,
                                const struct vp_step_report *report,
                                struct vp_err *err)
 {
-    VP_TRY(vp_folder_write_step(&run->folder, report, err));
+    if (run->folder.metrics)
+        VP_TRY(vp_folder_write_step(&run->folder, report, err));
     VP_TRY(vp_log_step(&run->log, report, err));
     VP_TRY(log_saved(run, err));
     if (run->verbose)
@@ -173,7 +175,7 @@ static enum vp_status evaluate_here(struct vp_run_state *run,
                                     struct vp_err *err)
 {
     if (eval_is_due(run, run->n_done) && !asked_to_stop(run))
-        VP_TRY(evaluate(run, run->n_done, err));
+        VP_TRY(vp_run_evaluate(run, run->config->eval_batches, err));
     if (run->uncommitted)
         VP_TRY(commit(run, run->n_done, run->eval_loss, err));
     run->uncommitted = false;
@@ -339,17 +341,21 @@ static enum vp_status move_if_ready(struct vp_run_state *run,
     return vp_log_line(&run->log, 0, line, err);
 }
 
-/* The pipe runs empty only where an evaluation or texts come, where the run moves
- * to another plan, and for the timeline of a run that was resumed. */
-static enum vp_status train(struct vp_run_state *run, struct vp_err *err)
+enum vp_status vp_run_begin(struct vp_run_state *run, struct vp_err *err)
 {
-    int64_t end = vp_run_last_step(run);
-
     vp_forecast_check_begin(&run->forecast, run->config, &run->train,
                             run->schedule, run->prices);
     VP_TRY(evaluate_here(run, err)); /* of a run that was resumed there */
-    if (run->home[0] && run->n_done < end)
+    if (run->home[0] && run->n_done < vp_run_last_step(run))
         vp_timeline_renew(&run->timeline, run->config, &run->summary);
+    return VP_OK;
+}
+
+/* The pipe runs empty only where an evaluation or texts come, where the run moves
+ * to another plan, and for the timeline of a run that was resumed. */
+enum vp_status vp_run_to(struct vp_run_state *run, int64_t end,
+                         struct vp_err *err)
+{
     while (run->n_done < end && !asked_to_stop(run)) {
         VP_TRY(vp_trainer_run(run->trainer, next_stop(run, end) - run->n_done,
                               on_step, run, err));
@@ -361,11 +367,7 @@ static enum vp_status train(struct vp_run_state *run, struct vp_err *err)
         VP_TRY(make_texts_here(run, err));
         VP_TRY(move_if_ready(run, err));
     }
-    vp_rebalance_give_up(run->rebalance);
-    vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);
-    VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
-    VP_TRY(vp_folder_check_kept(&run->folder, err));
-    return log_saved(run, err);
+    return VP_OK;
 }
 
 /* NaN of nothing. */
@@ -400,8 +402,16 @@ static const char *tell_forecast(struct vp_run_state *run,
     return text;
 }
 
-static enum vp_status finish(struct vp_run_state *run, bool interrupted,
-                             struct vp_err *err)
+enum vp_status vp_run_save(struct vp_run_state *run, struct vp_err *err)
+{
+    vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);
+    VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
+    VP_TRY(vp_folder_check_kept(&run->folder, err));
+    return log_saved(run, err);
+}
+
+static enum vp_status tell_end(struct vp_run_state *run, bool interrupted,
+                               struct vp_err *err)
 {
     char forecast[VP_FORECAST_CHECK_TEXT];
     int64_t n_all = run->train.lr.total_steps;
@@ -438,18 +448,26 @@ static enum vp_status finish(struct vp_run_state *run, bool interrupted,
     return st;
 }
 
-enum vp_status vp_run_lead(struct vp_run_state *run, struct vp_err *err)
+enum vp_status vp_run_finish(struct vp_run_state *run, struct vp_err *err)
 {
     bool interrupted;
 
-    if (run->config->forward_only)
-        VP_TRY(evaluate(run, run->n_done, err));
-    else
-        VP_TRY(train(run, err));
+    vp_rebalance_give_up(run->rebalance);
+    VP_TRY(vp_run_save(run, err));
     interrupted = asked_to_stop(run); /* not by what is printed now */
-    if (!run->config->forward_only)
-        VP_TRY(finish(run, interrupted, err));
+    VP_TRY(tell_end(run, interrupted, err));
     return interrupted ? VP_ERR_INTERRUPTED : VP_OK;
+}
+
+enum vp_status vp_run_lead(struct vp_run_state *run, struct vp_err *err)
+{
+    if (run->config->forward_only) {
+        VP_TRY(vp_run_evaluate(run, run->config->eval_batches, err));
+        return asked_to_stop(run) ? VP_ERR_INTERRUPTED : VP_OK;
+    }
+    VP_TRY(vp_run_begin(run, err));
+    VP_TRY(vp_run_to(run, vp_run_last_step(run), err));
+    return vp_run_finish(run, err);
 }
 
 /* Executes the orders of the lead until it ends the run. */

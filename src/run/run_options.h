@@ -3,6 +3,7 @@
 #define VP_RUN_RUN_OPTIONS_H
 
 #include "comm/comm.h"
+#include "data/data_config.h"
 #include "job/heartbeat.h"
 
 #include <signal.h>
@@ -27,6 +28,12 @@ struct vp_run_options {
     /* Which plan auto_plan chose and why, for the user and the log; NULL: the
      * plan is the configuration's own. */
     const char *plan_line;
+    /* Of a run that its caller drives (run/session.h): without `output` nothing is
+     * written, and evaluations may be asked for whatever eval_every is. */
+    bool driven;
+    /* Batches of the caller's, in place of the configuration's data. `eval_maker`
+     * may be NULL: no evaluation. Both NULL: the configuration's. Borrowed. */
+    const struct vp_data_maker *train_maker, *eval_maker;
     char *const *argv; /* after "vpipe", for command_history.log */
     int argc;          /* 0: none */
 };

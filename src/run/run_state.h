@@ -24,7 +24,8 @@ enum { VP_RUN_MAX_WARNINGS = 32 };
 
 struct vp_run_state {
     const struct vp_config *config;
-    const struct vp_run_options *options;
+    struct vp_run_options given_options;
+    const struct vp_run_options *options; /* the same */
     const struct vp_run_events *events;
 
     struct vp_dims dims[VP_MAX_BUCKETS];

@@ -18,7 +18,7 @@ static enum vp_data_task data_task(enum vp_task task)
         return VP_DATA_CAUSAL_LM;
     case VP_TASK_TRANSLATION:
         return VP_DATA_PAIRS;
-    default:
+    default: /* that of a custom model is not asked for: see open_made() */
         return VP_DATA_MASKED_LM;
     }
 }
@@ -56,10 +56,31 @@ static struct vp_data_config data_config(const struct vp_samples_config *plan,
     };
 }
 
-static bool evaluates(const struct vp_samples_config *plan)
+static bool must_evaluate(const struct vp_samples_config *plan)
 {
     return plan->config->eval_every > 0 || plan->config->forward_only ||
            plan->eval_only;
+}
+
+static bool evaluates(const struct vp_samples_config *plan)
+{
+    return must_evaluate(plan) || plan->evaluates;
+}
+
+static enum vp_status open_made(const struct vp_samples_config *plan,
+                                struct vp_samples *samples, struct vp_err *err)
+{
+    struct vp_data_config config = data_config(plan, false);
+
+    if (plan->config->eval_every > 0 && !plan->eval_maker)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'eval_every' needs batches for evaluation, "
+                          "and the data callback has none; remove the key",
+                          vp_config_place(plan->config, "eval_every"));
+    VP_TRY(vp_data_open_made(&config, plan->train_maker, &samples->train, err));
+    if (!plan->eval_maker)
+        return VP_OK;
+    return vp_data_open_made(&config, plan->eval_maker, &samples->eval, err);
 }
 
 /* Planning asks the data for nothing but its length and best guess. */
@@ -70,8 +91,11 @@ static enum vp_status stand_in(const struct vp_samples_config *plan,
     struct vp_data_config eval = data_config(plan, true);
     const char *path = plan->config->data_dir;
     struct vp_data_info info = { .what = "not opened", .unigram_loss = NAN };
+    const struct vp_data_maker none = { .n_batches = 0 };
     char what[256];
 
+    if (plan->config->custom) /* its shape is not that of a task */
+        return vp_data_open_made(&train, &none, &samples->train, err);
     if (!plan->no_data) {
         vp_missing_add(plan->missing, "the data (data_dir %s cannot be read)",
                        path);
@@ -296,8 +320,10 @@ static enum vp_status open_files(const struct vp_samples_config *plan,
     use_encoded(&encoded, &eval);
     if (!plan->eval_only)
         VP_TRY(open_data(config, &train, &samples->train, err));
-    if (evaluates(plan))
+    if (must_evaluate(plan))
         VP_TRY(open_data(config, &eval, &samples->eval, err));
+    else if (plan->evaluates) /* data that is too small has none */
+        (void)!open_data(config, &eval, &samples->eval, NULL);
     first = plan->eval_only ? samples->eval : samples->train;
     for (int i = 0; vp_data_notice(first, i); i++)
         plan->notice(plan->ctx, vp_data_notice(first, i));
@@ -360,6 +386,8 @@ static enum vp_status open_together(const struct vp_samples_config *plan,
 enum vp_status vp_samples_open(const struct vp_samples_config *config,
                                struct vp_samples *out, struct vp_err *err)
 {
+    if (config->train_maker)
+        return open_made(config, out, err);
     return config->world ? open_together(config, out, err)
                          : open_files(config, out, err);
 }

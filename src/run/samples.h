@@ -18,7 +18,10 @@ struct vp_samples_config {
     struct vp_missing *missing; /* NULL: data that is not here is refused */
     bool no_data;               /* stand-ins, also for data that is here */
     bool eval_only;             /* nothing is trained on */
-    bool whole;                 /* see struct vp_data_config */
+    bool evaluates; /* whatever eval_every is, if data is held out */
+    /* The caller's, see struct vp_run_options; NULL: the configuration's data. */
+    const struct vp_data_maker *train_maker, *eval_maker;
+    bool whole;                        /* see struct vp_data_config */
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
     vp_notice_fn notice;
     void *ctx;
