@@ -501,11 +501,28 @@ static enum vp_status check_shards(const struct vp_config *config,
                       vp_config_place(config, "rebalance"));
 }
 
+/* Stages that clip by norms of their own would give copies of tied weights
+ * different updates. */
+static enum vp_status check_clipped_ties(const struct vp_config *config,
+                                         struct vp_err *err)
+{
+    if (!config->clip_per_stage || !(config->optim.grad_clip > 0.0f) ||
+        !config->sizes.tie_embeddings)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key 'grad_clip_scope': stages that share the tied "
+                      "embeddings must clip them alike; set tie_embeddings to "
+                      "false, or grad_clip_scope to all",
+                      vp_config_place(config, "grad_clip_scope"));
+}
+
 /* In asp a stage does not know when another one has updated its copy. */
 static enum vp_status resolve_ties(struct vp_config *config, struct vp_err *err)
 {
-    if (config->sync_mode == VP_SYNC_BSP || vp_config_n_stages(config) == 1)
+    if (vp_config_n_stages(config) == 1)
         return VP_OK;
+    if (config->sync_mode == VP_SYNC_BSP)
+        return check_clipped_ties(config, err);
     if (config->sizes.tie_embeddings &&
         vp_config_given(config, "tie_embeddings"))
         return vp_err_set(err, VP_ERR_INVALID,
