@@ -48,46 +48,52 @@ static enum vp_status check_role(const struct vp_api_data *data, int role,
     return VP_OK;
 }
 
+/* The arrays that the model reads, with their first values. */
+static struct vpipe_batch hand_out(const struct vp_api_data *data,
+                                   const struct vp_batch *batch)
+{
+    const struct vp_dims *dims = &data->dims;
+    int32_t *at[VP_ROLE_COUNT];
+
+    for (int role = 0; role < VP_ROLE_COUNT; role++)
+        at[role] = data->is_read[role] ? batch->array[role] : NULL;
+    for (int64_t i = 0; at[VP_ROLE_MASK] && i < dims->batch * dims->seq; i++)
+        at[VP_ROLE_MASK][i] = 1;
+    return (struct vpipe_batch){
+        .shape = { dims->batch, dims->seq, dims->tgt_seq, dims->n_labels },
+        .ids = at[VP_ROLE_TOKENS],
+        .types = at[VP_ROLE_TYPES],
+        .mask = at[VP_ROLE_MASK],
+        .target_ids = at[VP_ROLE_TARGET_TOKENS],
+        .label_rows = at[VP_ROLE_LABEL_ROWS],
+        .labels = at[VP_ROLE_LABELS],
+    };
+}
+
 static enum vp_status fill(struct vp_api_data *data, enum vpipe_split split,
                            uint64_t m, struct vp_batch *batch,
                            struct vp_err *err)
 {
-    int32_t *at[VP_ROLE_COUNT];
-    struct vpipe_batch given = { .split = split, .number = (int64_t)m };
+    struct vpipe_batch given = hand_out(data, batch);
+    enum vp_status st = VP_OK;
     int code;
 
-    for (int role = 0; role < VP_ROLE_COUNT; role++)
-        at[role] = data->is_read[role] ? batch->array[role] : NULL;
-    given.shape = (struct vpipe_shape){ data->dims.batch, data->dims.seq,
-                                        data->dims.tgt_seq,
-                                        data->dims.n_labels };
-    given.ids = at[VP_ROLE_TOKENS];
-    given.types = at[VP_ROLE_TYPES];
-    given.mask = at[VP_ROLE_MASK];
-    given.target_ids = at[VP_ROLE_TARGET_TOKENS];
-    given.label_rows = at[VP_ROLE_LABEL_ROWS];
-    given.labels = at[VP_ROLE_LABELS];
-    for (int64_t i = 0; given.mask && i < data->dims.batch * data->dims.seq;
-         i++)
-        given.mask[i] = 1;
+    given.split = split;
+    given.number = (int64_t)m;
     pthread_mutex_lock(&data->lock);
     code = data->fill(data->ctx, &given);
     if (code != 0)
         data->code = code;
     pthread_mutex_unlock(&data->lock);
     if (code != 0)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "minibatch %llu: the data callback returned %d",
-                          (unsigned long long)m, code);
-    for (int role = 0; role < VP_ROLE_COUNT; role++)
-        if (data->has_range[role]) {
-            enum vp_status st = check_role(data, role, at[role], err);
-
-            if (st != VP_OK)
-                vp_err_prefix(err, "minibatch %llu", (unsigned long long)m);
-            VP_TRY(st);
-        }
-    return VP_OK;
+        st = vp_err_set(err, VP_ERR_INVALID, "the data callback returned %d",
+                        code);
+    for (int role = 0; role < VP_ROLE_COUNT && st == VP_OK; role++)
+        if (data->has_range[role])
+            st = check_role(data, role, batch->array[role], err);
+    if (st != VP_OK)
+        vp_err_prefix(err, "minibatch %llu", (unsigned long long)m);
+    return st;
 }
 
 static enum vp_status fill_train(void *ctx, uint64_t m, struct vp_batch *batch,

@@ -88,47 +88,11 @@ static struct vp_config_source source_of(const struct vpipe_config *config,
     };
 }
 
-/* Measuring a machine sets up the thread that does it as a compute thread. */
-struct planning {
-    struct vp_config *config;
-    struct vp_auto_plan_options options;
-    char *line;
-    enum vp_status st;
-    struct vp_err *err;
-};
-
-static void *plan_main(void *arg)
-{
-    struct planning *planning = arg;
-
-    planning->st = vp_auto_plan(planning->config, &planning->options,
-                                &planning->line, planning->err);
-    return NULL;
-}
-
-static enum vp_status plan(struct vpipe_trainer *trainer,
-                           const struct vp_config_source *source,
-                           const char *resume, char **line_out,
-                           struct vp_err *err)
-{
-    struct planning planning = {
-        .config = &trainer->config,
-        .options = { .source = *source, .resume = resume, .measure = true },
-        .err = err,
-    };
-    pthread_t thread;
-
-    if (pthread_create(&thread, NULL, plan_main, &planning) != 0)
-        return vp_err_thread(err, "planning");
-    pthread_join(thread, NULL);
-    *line_out = planning.line;
-    return planning.st;
-}
-
 static enum vp_status load(const struct vpipe_config *config,
                            struct vpipe_trainer *trainer, const char *resume,
                            char **plan_line_out, struct vp_err *err)
 {
+    struct vp_auto_plan_options options = { .world = NULL };
     struct vp_config_source source;
 
     if (config->model.build && !config->data.fill)
@@ -151,7 +115,10 @@ static enum vp_status load(const struct vpipe_config *config,
                           "%s: key 'forward_only': a trainer trains; remove "
                           "the key, or evaluate by vpipe_model_evaluate()",
                           vp_config_place(&trainer->config, "forward_only"));
-    return plan(trainer, &source, resume, plan_line_out, err);
+    options.source = source;
+    options.resume = resume;
+    options.measure = true; /* by threads of its own */
+    return vp_auto_plan(&trainer->config, &options, plan_line_out, err);
 }
 
 static enum vp_status open_session(struct vpipe_trainer *trainer,
