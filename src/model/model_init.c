@@ -82,11 +82,10 @@ static void normal4(uint64_t seed, uint64_t name, int64_t group, double *out)
     }
 }
 
-static void init_normal(const struct vp_part *part, int64_t cols, float std,
-                        uint64_t seed, float *out)
+static void init_normal(const char *part, int64_t n, float std, uint64_t seed,
+                        float *out)
 {
-    uint64_t name = hash_name(part->name);
-    int64_t n = part->rows * cols;
+    uint64_t name = hash_name(part);
     double z[4];
 
     for (int64_t i = 0; i < n; i += 4) {
@@ -131,7 +130,7 @@ void vp_param_init(const struct vp_graph *graph, vp_par par, uint64_t seed,
                    float *out)
 {
     const struct vp_param *param = &graph->params[par];
-    int64_t n = param->rows * param->cols;
+    int64_t n = vp_param_whole_count(param), at = 0;
 
     switch (param->init) {
     case VP_INIT_ZERO:
@@ -142,9 +141,13 @@ void vp_param_init(const struct vp_graph *graph, vp_par par, uint64_t seed,
             out[i] = 1.0f;
         break;
     case VP_INIT_NORMAL:
-        for (int i = 0; i < param->n_parts; i++)
-            init_normal(&param->part[i], param->cols, param->init_std, seed,
-                        out + param->part[i].row * param->cols);
+        for (int i = 0; i < param->n_parts; i++) {
+            struct vp_shape part = vp_param_whole(param, i);
+
+            init_normal(param->part[i].name, part.rows * part.cols,
+                        param->init_std, seed, out + at);
+            at += part.rows * part.cols;
+        }
         break;
     case VP_INIT_SINUSOID:
         init_sinusoid(param, first_position(graph, par), out);

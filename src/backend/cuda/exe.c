@@ -46,8 +46,13 @@ enum vp_status vp_cuda_compile(struct vp_backend *backend,
                                const struct vp_program *program,
                                struct vp_exe **out, struct vp_err *err)
 {
-    struct vp_exe *exe = calloc(1, sizeof(*exe));
+    struct vp_exe *exe;
 
+    if (program->graph->n_members > 1)
+        return vp_err_refuse(err, "mp_size",
+                             "cuda backend: knows no tensor parallelism; set "
+                             "mp_size: 1 or device: cpu");
+    exe = calloc(1, sizeof(*exe));
     if (exe)
         exe->calls = calloc((size_t)longest_list(program) + 1,
                             sizeof(*exe->calls));

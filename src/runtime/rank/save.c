@@ -60,7 +60,7 @@ enum vp_status vp_rank_save(struct vp_rank *rank, struct vp_rank_stage *rs,
     if (!vp_save_is_due_after(config, rank->job->schedule, rank->job->sync,
                               step) ||
         (rs->replica > 0 && rank->pipeline->is_lead))
-        return VP_OK;
+        return VP_OK; /* its process has others that save */
     vp_watch_begin_wait(rank);
     st = config->saver->begin(config->saver->ctx, step, config->timeout_ms,
                               &err);

@@ -1,5 +1,6 @@
 /* What a stage owns: tables, memory, compiled programs, events. Running it is in
  * stage_run.c. */
+#include "graph/shard.h"
 #include "runtime/stage/wire.h"
 
 #include <stdio.h>
@@ -210,6 +211,21 @@ static enum vp_status compile_bucket(struct vp_stage *stage, int i,
                                &bucket->eval, err);
 }
 
+/* What this member of a group has of all parts. */
+static void take_slices(const struct vp_stage *stage,
+                        const struct vp_param *param, const float *whole,
+                        float *slices)
+{
+    for (int i = 0; i < param->n_parts; i++) {
+        struct vp_shape shape = vp_param_whole(param, i);
+
+        vp_shard_take(param, i, stage->config.member,
+                      stage->config.work.graphs[0].n_members, whole,
+                      slices + param->part[i].row * param->cols);
+        whole += shape.rows * shape.cols;
+    }
+}
+
 /* A parameter is made on the host and copied into every version: constants
  * are never written again. A tied copy starts as its owner does. */
 static enum vp_status init_param(struct vp_stage *stage,
@@ -217,8 +233,10 @@ static enum vp_status init_param(struct vp_stage *stage,
 {
     const struct vp_graph *graph = &stage->config.work.graphs[0];
     const struct vp_param *param = &graph->params[entry->par];
-    int64_t n = param->rows * param->cols;
-    float *host = malloc((size_t)n * sizeof(*host));
+    int64_t n = param->rows * param->cols,
+            n_whole = vp_param_whole_count(param);
+    bool cut = param->shard.axis != VP_SHARD_NONE;
+    float *host = malloc((size_t)(n_whole + (cut ? n : 0)) * sizeof(*host));
     enum vp_status st;
 
     if (!host)
@@ -226,8 +244,11 @@ static enum vp_status init_param(struct vp_stage *stage,
     stage->config.init(graph,
                        param->tied_to == VP_NONE ? entry->par : param->tied_to,
                        stage->config.seed, host);
-    st = vp_stage_set_weights(
-        stage, entry->offset / vp_dtype_bytes(graph->dtype), n, host);
+    if (cut)
+        take_slices(stage, param, host, host + n_whole);
+    st = vp_stage_set_weights(stage,
+                              entry->offset / vp_dtype_bytes(graph->dtype), n,
+                              host + (cut ? n_whole : 0));
     free(host);
     return st;
 }

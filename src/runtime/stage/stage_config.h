@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 #include "plan/stage_plan.h"
 
-/* The initial value of a parameter. */
+/* The initial value of a parameter, as a whole; see vp_param_init(). */
 typedef void (*vp_init_fn)(const struct vp_graph *graph, vp_par par,
                            uint64_t seed, float *out);
 
@@ -14,6 +14,7 @@ struct vp_stage_config {
     const struct vp_backend_ops *backend;
     struct vp_workload work;
     vp_init_fn init;
+    int member;          /* of a tensor-parallel group: whose slices it has */
     bool only_constants; /* are set at the start: all else will be restored */
     uint64_t seed;
     int timeout_ms;    /* the longest wait for a device */

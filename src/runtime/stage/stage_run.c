@@ -76,6 +76,7 @@ static struct vp_launch bases(const struct vp_stage *stage,
         .mb = &slot->mb,
         .slot = index_of(stage, slot),
         .version = (int)(version % stage->plan.shape.n_versions),
+        .members = stage->members,
     };
 
     launch.base[VP_SPACE_PARAM] = vp_stage_weights(stage, version);

@@ -5,13 +5,18 @@
 #include "runtime/stage/stage.h"
 #include "runtime/state.h"
 
+/* Floats that members of a group exchange at once when they save. */
+enum { VP_SAVE_PIECE = 1 << 14 };
+
 /* Arrays of the stage that it owns: not copies of tied weights. */
 int vp_stage_n_items(const struct vp_stage *stage);
 /* Fills `items`; returns their number. */
 int vp_stage_list_items(const struct vp_stage *stage,
                         struct vp_state_item *items);
 
-/* Copies all items, the first of which has the number `item`. */
+/* Copies all items, the first of which has the number `item`: whole tensors. All
+ * members of a tensor-parallel group come here, each with its slices; where they are
+ * processes of their own the first of them gets those of the others. */
 enum vp_status vp_stage_save(struct vp_stage *stage, int item,
                              const struct vp_saver *saver);
 /* Copies one item, which is named as vp_stage_list_items() does. Returns

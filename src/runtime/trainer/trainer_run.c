@@ -3,10 +3,12 @@
 #include "runtime/trainer/trainer.h"
 
 #include "base/clock.h"
+#include "graph/shard.h"
 #include "runtime/rank/save.h"
 #include "runtime/trainer/internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -121,6 +123,8 @@ static void blame(struct vp_trainer *trainer, struct vp_err *err)
 {
     uint64_t minibatch = trainer->pipeline.bad_minibatch;
 
+    if (trainer->pipeline.n_members > 1)
+        return; /* members cannot run alone */
     for (int s = 0; s < trainer->pipeline.n_stages; s++)
         for (int r = 0; r < trainer->pipeline.n_ranks; r++)
             for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
@@ -185,13 +189,15 @@ static void advance_edges(struct vp_trainer *trainer,
 {
     for (int s = 0; s < trainer->pipeline.n_stages; s++) {
         struct vp_stage_links *links = &trainer->pipeline.links[s];
+        int n_members = trainer->pipeline.n_members;
 
-        for (int r = 0; r < links->n_replicas; r++) {
+        for (int i = 0; i < links->n_replicas * n_members; i++) {
+            int r = i / n_members;
             uint64_t n = (uint64_t)((order->n_mb - r + links->n_replicas - 1) /
                                     links->n_replicas * order->n_repeats);
 
-            links->act[r].base += n;
-            links->grad[r].base += order->gradients ? n : 0;
+            links->act[i].base += n;
+            links->grad[i].base += order->gradients ? n : 0;
         }
     }
 }
@@ -457,9 +463,10 @@ static bool wait_minibatch(struct vp_trainer *trainer,
         int n_rounds = stream->n_mb / plan->update_every;
         int round = (m - stream->begin) / plan->update_every;
         int n_updates = round + 1 < n_rounds ? round + 1 : n_rounds;
+        int n = pipeline->n_members;
 
-        for (int r = plan->first_rank; r < plan->first_rank + plan->n_replicas;
-             r++)
+        for (int r = plan->first_rank * n;
+             r < (plan->first_rank + plan->n_replicas) * n; r++)
             if (!wait_rank(trainer, r, &trainer->ranks[r].n_updates,
                            (uint32_t)(trainer->version_begin[s] + n_updates)))
                 return false;
@@ -621,27 +628,58 @@ enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
     return VP_OK;
 }
 
+/* Puts what a rank has of a parameter into the whole; VP_ERR_END: it has nothing. */
+static enum vp_status get_slice(const struct vp_rank *rank, vp_par par,
+                                int replica, float *out)
+{
+    const struct vp_graph *graph = &rank->pipeline->config->graphs[0];
+    const struct vp_param *param = &graph->params[par];
+    int64_t n = param->rows * param->cols;
+    enum vp_status st = VP_ERR_END;
+    float *slice = malloc((size_t)n * sizeof(*slice));
+
+    if (!slice)
+        return VP_ERR_NOMEM;
+    for (int i = 0; i < rank->n_stages && st == VP_ERR_END; i++) {
+        const struct vp_rank_stage *rs = &rank->stages[i];
+        const struct vp_layout *layout = &rs->stage.plan.train[0].layout;
+
+        for (int e = 0; rs->replica == replica && e < layout->n_entries; e++)
+            if (layout->entries[e].par == par)
+                st = vp_stage_get_weights(&rs->stage,
+                                          layout->entries[e].offset /
+                                              vp_dtype_bytes(graph->dtype),
+                                          n, slice);
+    }
+    for (int i = 0; i < param->n_parts && st == VP_OK; i++) {
+        struct vp_shape shape = vp_param_whole(param, i);
+
+        vp_shard_put(param, i, rank->member, graph->n_members,
+                     slice + param->part[i].row * param->cols, out);
+        out += shape.rows * shape.cols;
+    }
+    free(slice);
+    return st;
+}
+
 enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
                                       vp_par par, int replica, float *out)
 {
-    const struct vp_graph *graph = &trainer->config.graphs[0];
-    int64_t n = graph->params[par].rows * graph->params[par].cols;
+    enum vp_status found = VP_ERR_INVALID;
 
-    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
-        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
-            const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
-            const struct vp_layout *layout = &rs->stage.plan.train[0].layout;
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++) {
+        enum vp_status st = get_slice(&trainer->ranks[r], par, replica, out);
 
-            for (int e = 0; rs->replica == replica && e < layout->n_entries;
-                 e++)
-                if (layout->entries[e].par == par)
-                    return vp_stage_get_weights(
-                        &rs->stage,
-                        layout->entries[e].offset /
-                            vp_dtype_bytes(graph->dtype),
-                        n, out);
-        }
-    return VP_ERR_INVALID;
+        if (st != VP_OK && st != VP_ERR_END)
+            return st;
+        if (st == VP_OK)
+            found = VP_OK;
+        /* Tied copies in later stages are the same. */
+        if (found == VP_OK &&
+            trainer->ranks[r].member + 1 == trainer->pipeline.n_members)
+            return found;
+    }
+    return found;
 }
 
 /* ---- Looking inside ----------------------------------------------------- */

@@ -27,7 +27,7 @@ static struct vp_rank_stage *find_own(const struct vp_rank *ranks, int n_ranks,
     for (int r = 0; r < n_ranks; r++)
         for (int i = 0; ranks[r].is_here && i < ranks[r].n_stages; i++)
             if (ranks[r].stages[i].index == index &&
-                ranks[r].stages[i].replica == 0)
+                ranks[r].stages[i].replica == 0 && ranks[r].member == 0)
                 return &ranks[r].stages[i];
     return NULL;
 }
@@ -62,6 +62,14 @@ int vp_trainer_state(const struct vp_trainer *trainer,
     return n;
 }
 
+/* Members of one group that live in this process fill the same items. */
+static void give_number(struct vp_rank *rank, int stage, int first_item)
+{
+    for (int i = 0; rank->is_here && i < rank->n_stages; i++)
+        if (rank->stages[i].index == stage && rank->stages[i].replica == 0)
+            rank->stages[i].first_item = first_item;
+}
+
 void vp_trainer_number_items(struct vp_trainer *trainer)
 {
     int n = 0;
@@ -73,6 +81,8 @@ void vp_trainer_number_items(struct vp_trainer *trainer)
         if (!rs)
             continue;
         rs->first_item = n;
+        for (int r = 0; r < trainer->pipeline.n_ranks; r++)
+            give_number(&trainer->ranks[r], s, n);
         n += vp_stage_n_items(&rs->stage);
     }
 }
@@ -105,12 +115,15 @@ enum vp_status vp_trainer_save_here(struct vp_trainer *trainer,
                                     struct vp_err *err)
 {
     VP_TRY(saver->begin(saver->ctx, step, trainer->config.timeout_ms, err));
-    for (int s = 0; s < trainer->pipeline.n_stages; s++) {
-        struct vp_rank_stage *rs = find_own(trainer->ranks,
-                                            trainer->pipeline.n_ranks, s);
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++) {
+        struct vp_rank *rank = &trainer->ranks[r];
 
-        if (rs && vp_stage_save(&rs->stage, rs->first_item, saver) != VP_OK)
-            return vp_err_set(err, VP_ERR_IO, "saving stage %d failed", s);
+        for (int i = 0; rank->is_here && i < rank->n_stages; i++)
+            if (rank->stages[i].replica == 0 &&
+                vp_stage_save(&rank->stages[i].stage,
+                              rank->stages[i].first_item, saver) != VP_OK)
+                return vp_err_set(err, VP_ERR_IO, "saving stage %d failed",
+                                  rank->stages[i].index);
     }
     return saver->filled ? saver->filled(saver->ctx, err) : VP_OK;
 }
