@@ -26,6 +26,7 @@ struct literal {
     struct literal_stage stages[VP_MAX_STAGES];
     int n_stages;
     struct vp_batch *batch;
+    const struct vp_members *members; /* of a group; NULL: it is alone */
 };
 
 static inline void literal_open_stage(struct literal *lit, int s, int first,
@@ -38,11 +39,13 @@ static inline void literal_open_stage(struct literal *lit, int s, int first,
         lit->config, &lit->config->backend_config);
     struct vp_err err = { .text = "" };
 
+    config.member = lit->members ? lit->members->me : 0;
     if (vp_stage_init(&ls->stage, &config, lit->backend,
                       &(struct vp_stage_choices){ .spec = spec }, &shape,
                       &err) != VP_OK ||
         vp_stage_allocate(&ls->stage, &err) != VP_OK)
         fail_msg("%s", err.text);
+    ls->stage.members = lit->members;
     ls->n_floats = ls->stage.plan.sizes.n_bytes[VP_SPACE_GRAD] / 4;
     for (int r = 0; r < ls->n_replicas; r++)
         ls->grads[r] = calloc((size_t)ls->n_floats, sizeof(float));
@@ -235,10 +238,13 @@ struct async_case {
     int eval_after; /* minibatches; 0: no evaluation */
 };
 
-static inline void literal_open(struct literal *lit, const struct run *run,
-                                const struct vp_train_config *config,
-                                const struct async_case *c,
-                                const int *partition)
+/* One member of a tensor-parallel group; norms are those of what it has. */
+static inline void literal_open_member(struct literal *lit,
+                                       const struct run *run,
+                                       const struct vp_train_config *config,
+                                       const struct async_case *c,
+                                       const int *partition,
+                                       const struct vp_members *members)
 {
     struct vp_err err = { .text = "" };
     int first = 0;
@@ -246,6 +252,7 @@ static inline void literal_open(struct literal *lit, const struct run *run,
     memset(lit, 0, sizeof(*lit));
     lit->config = config;
     lit->n_stages = c->n_stages;
+    lit->members = members;
     assert_int_equal(vp_backend_open(test_device(), &config->backend_config,
                                      &lit->backend, &err),
                      VP_OK);
@@ -258,6 +265,14 @@ static inline void literal_open(struct literal *lit, const struct run *run,
         literal_open_stage(lit, s, first, partition[s]);
         first += partition[s];
     }
+}
+
+static inline void literal_open(struct literal *lit, const struct run *run,
+                                const struct vp_train_config *config,
+                                const struct async_case *c,
+                                const int *partition)
+{
+    literal_open_member(lit, run, config, c, partition, NULL);
 }
 
 /* Minibatches [first, first + n). */

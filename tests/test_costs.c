@@ -25,7 +25,7 @@ struct setup {
 };
 
 /* Block b takes 1, 10 and 100 times b + 1; its last set 7 seconds. */
-static void make(struct setup *setup)
+static void make_group(struct setup *setup, int n_members)
 {
     const struct vp_model *model = vp_model_find("bert");
     struct vp_model_config config = vp_model_size_find(model, "base")->config;
@@ -39,6 +39,7 @@ static void make(struct setup *setup)
     config.heads = 2;
     config.vocab = 100;
     config.tie_embeddings = false;
+    config.n_members = n_members;
     assert_int_equal(vp_model_build(model, &config,
                                     &(struct vp_dims){
                                         .batch = 2, .seq = 16, .n_labels = 4 },
@@ -71,6 +72,11 @@ static void make(struct setup *setup)
     assert_int_equal(vp_pricer_create(&setup->work, &setup->pricer), VP_OK);
 }
 
+static void make(struct setup *setup)
+{
+    make_group(setup, 1);
+}
+
 static void release(struct setup *setup)
 {
     vp_pricer_free(setup->pricer);
@@ -92,6 +98,51 @@ static void price(struct setup *setup, const struct vp_plan *plan,
 }
 
 static const int halves[] = { 2, 3 };
+
+/* Sums over groups come on top of what one rank takes: one of 32 x 32 floats takes 1
+ * second and twice the latency. */
+static void sums_over_groups(void **state)
+{
+    struct vp_plan plan = { .n_stages = 2,
+                            .accumulation_steps = 4,
+                            .partition = halves,
+                            .tensor_parallel = 2 };
+    uint64_t sets[N_BLOCKS] = { 0 };
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs costs;
+    struct setup setup;
+
+    (void)state;
+    make_group(&setup, 2);
+    setup.profile.same_host = (struct vp_profile_link){
+        .bytes_per_second = 4096.0, .seconds = 0.25
+    };
+    price(&setup, &plan, &schedule, prices, &costs);
+    /* The embedding, attention, feed-forward. */
+    assert_float_equal(costs.stages[0].f, 1 + 2 + 3 * 1.5, 1e-9);
+    assert_float_equal(costs.stages[0].b, 10 + 20 + 2 * 1.5, 1e-9);
+    /* The output layer has 4 rows. */
+    assert_float_equal(costs.stages[1].f, 3 + 2 + 5 + 2 * 1.5, 1e-9);
+    assert_float_equal(costs.stages[1].b, 30 + 20 + 50 + 2 * 1.5 + 0.625, 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+
+    /* A sum that is recomputed is made again: the last but two operators of block 1,
+     * whose rows of FLOPs count nothing. */
+    sets[1] = UINT64_C(1) << (setup.graph.blocks[1].n_ops - 3);
+    assert_int_equal(setup.graph
+                         .ops[setup.graph.blocks[1].first_op +
+                              setup.graph.blocks[1].n_ops - 3]
+                         .kind,
+                     VP_OP_GROUP_SUM);
+    plan.recompute_sets = sets;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_true(costs.stages[0].r >= 1.5);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    release(&setup);
+}
 
 /* Blocks 1 and 3 are the same, and those are measured: 1 2 3 2 5. */
 static void sums(void **state)
@@ -437,6 +488,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums),
         cmocka_unit_test(replicas),
+        cmocka_unit_test(sums_over_groups),
         cmocka_unit_test(swapped),
         cmocka_unit_test(moved_gradients),
         cmocka_unit_test(messages),

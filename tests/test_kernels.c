@@ -588,7 +588,7 @@ static void test_dropout_key(void **state)
     (void)state;
     one_op_init(&t, &spec, &vp_cpu_fast, sizeof(float), 3, pools[1]);
     t.mb.seed = 0xDEADBEEF12345678ull;
-    t.graph.ops[0].id = 4321;
+    t.graph.ops[0].stream = 4321;
     assert_true(vp_dropout_init(&t.args, &d));
     for (int i = 0; i < 16; i++) {
         struct vp_rng4 r = vp_rng(t.mb.seed, VP_RNG_DROPOUT, 4321, 7, 9, 11);

@@ -475,6 +475,42 @@ static void test_shrink(void **state)
     vp_config_release(&config);
 }
 
+static bool is_b(void *ctx, const char *host)
+{
+    (void)ctx;
+    return *host == 'b';
+}
+
+/* Tensor-parallel groups are kept whole. */
+static void test_shrink_groups(void **state)
+{
+    struct vp_config config, small;
+    struct vp_err err = { .text = "" };
+    int n;
+
+    (void)state;
+    load(NINE "optimizer: adam\nmp_size: 2\nstages: 3\n"
+              "machines: ['a:0', 'g1:0', 'b:7', 'g2:3', 'c:0', 'd:0']\n",
+         &config);
+    assert_int_equal(vp_shrink(&config, is_b, NULL, "small.yml", &n, &err),
+                     VP_OK);
+    assert_int_equal(n, 4);
+    if (vp_config_load("small.yml", NULL, 0, &small, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(small.stages, 2);
+    assert_int_equal(small.mp_size, 2);
+    assert_int_equal(small.machines.n, 4);
+    vp_config_release(&small);
+    vp_config_release(&config);
+    load(NINE "optimizer: adam\nmp_size: 2\nmachines: ['a:0', 'b:0']\n",
+         &config);
+    assert_int_not_equal(vp_shrink(&config, is_b, NULL, "x.yml", &n, &err),
+                         VP_OK);
+    assert_string_equal(err.text, "fewer hosts of machines are left than a "
+                                  "tensor-parallel group has ranks");
+    vp_config_release(&config);
+}
+
 /* ---- Processes ---------------------------------------------------------- */
 
 static void pause_ms(long ms)
@@ -815,6 +851,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_shrink),
+        cmocka_unit_test(test_shrink_groups),
         cmocka_unit_test(test_a_missing_program),
         cmocka_unit_test(test_an_output),
         cmocka_unit_test(test_a_status),

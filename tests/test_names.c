@@ -161,7 +161,7 @@ static const struct {
     /* Megatron-LM */
     SAME("pipeline_model_parallel_size", "stages"),
     NOTED("tensor_model_parallel_size", "mp_size",
-          "tensor parallel ranks; only 1 yet"),
+          "ranks that share each operator"),
     NOTED("virtual_pipeline_model_parallel_size", "chunks",
           "with schedule interleaved"),
     SAME("num_layers", "layers"),

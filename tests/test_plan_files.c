@@ -803,6 +803,10 @@ static const struct {
     { "cpm_large_4pipedream", 66, 4, 4, VP_SYNC_ASP },
     { "cpm_large_8vpipe", 66, 8, 8, VP_SYNC_ASP },
     { "cpm_large_8gpipe", 66, 8, 8, VP_SYNC_BSP },
+    { "cpm_large_4mp", 66, 4, 16, VP_SYNC_ASP },
+    { "cpm_large_8mp", 66, 8, 32, VP_SYNC_ASP },
+    { "cpm_large_4mp_tiny", 10, 4, 16, VP_SYNC_ASP },
+    { "cpm_large_8mp_tiny", 18, 8, 32, VP_SYNC_ASP },
     { "bert_tiny", 9, 4, 4, VP_SYNC_ASP },
     { "bert_one", 9, 1, 1, VP_SYNC_BSP },
     { "bert_4gpipe_tiny", 9, 4, 4, VP_SYNC_BSP },
@@ -1154,20 +1158,76 @@ static void test_forecast_is_compared(void **state)
     }
 }
 
-/* Tensor parallel placements are read, and refused for that alone. */
+/* Tensor parallel placements name the first rank of each group. */
 static void test_tensor_parallel(void **state)
 {
-    static const char *const names[] = { "large_4", "large_8" };
+    static const struct {
+        const char *name;
+        int stages, mp_size, n_groups, n_ranks;
+    } cases[] = {
+        { "large_4", 4, 2, 8, 16 },
+        { "large_8", 8, 4, 8, 32 },
+    };
+    struct vp_config c;
+    char yaml[512];
 
     (void)state;
-    for (size_t i = 0; i < VP_COUNT_OF(names); i++) {
-        char yaml[512];
-
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         snprintf(yaml, sizeof(yaml),
                  "model_type: cpm\nmodule: %s\n"
                  "config_file: " CONFIGS "/cpm/%s/mp_conf.json\n",
-                 names[i], names[i]);
-        assert_non_null(strstr(refused(yaml), "key 'mp_size' is "));
+                 cases[i].name, cases[i].name);
+        load_ok(yaml, NULL, &c);
+        assert_int_equal(c.stages, cases[i].stages);
+        assert_int_equal(c.mp_size, cases[i].mp_size);
+        assert_int_equal(vp_config_n_groups(&c), cases[i].n_groups);
+        assert_int_equal(vp_config_n_ranks(&c), cases[i].n_ranks);
+        assert_int_equal(c.ranks.n, 0);
+        for (int r = 0; r < cases[i].n_ranks; r++)
+            assert_int_equal(vp_config_rank_number(&c, r), r);
+        vp_config_release(&c);
+    }
+    /* Groups in another order; members stay together. */
+    write_text("m.json", "{\"stage_to_rank_map\": {\"0\": [2], "
+                         "\"1\": [0]}, \"mp_size\": 2}\n");
+    load_ok(NINE "optimizer: adam\nconfig_file: m.json\n", NULL, &c);
+    assert_ints(&c.ranks, INTS(1, 0));
+    assert_int_equal(vp_config_n_ranks(&c), 4);
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(vp_config_rank_number(&c, r), (r + 2) % 4);
+    vp_config_release(&c);
+    write_text("m.json", "{\"stage_to_rank_map\": {\"0\": [0], "
+                         "\"1\": [4]}, \"mp_size\": 2}\n");
+    assert_string_equal(refused(NINE "config_file: m.json\n"),
+                        "m.json:1: rank 2 is missing in key "
+                        "'stage_to_rank_map'; number the 2 ranks from 0, "
+                        "without a hole");
+}
+
+/* What groups cannot do is refused in one line. */
+static void test_tensor_refusals(void **state)
+{
+    static const struct {
+        const char *key, *why;
+    } cases[] = {
+        { "optimizer: lamb", "lamb needs norms of whole tensors; use adamw "
+                             "(key 'optimizer')" },
+        { "device: cuda", "tensor parallelism runs on CPU cores alone; set "
+                          "device: cpu (key 'device')" },
+        { "rebalance: true", "tensor-parallel ranks cannot be re-balanced; set "
+                             "rebalance: false (key 'rebalance')" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        char yaml[512], want[512];
+
+        snprintf(yaml, sizeof(yaml), NINE "mp_size: 2\n%s\n%s\n",
+                 i > 0 ? "optimizer: adam" : "", cases[i].key);
+        snprintf(want, sizeof(want), "key 'mp_size' is 2, but %s",
+                 cases[i].why);
+        if (!strstr(refused(yaml), want))
+            fail_msg("'%s' does not say '%s'", refused(yaml), want);
     }
 }
 
@@ -1909,6 +1969,7 @@ int main(void)
         cmocka_unit_test(test_dry_run),
         cmocka_unit_test(test_original_trains),
         cmocka_unit_test(test_tensor_parallel),
+        cmocka_unit_test(test_tensor_refusals),
         cmocka_unit_test(test_mp_size_wins),
         cmocka_unit_test(test_shipped_json),
         cmocka_unit_test_teardown(test_bad, back_to_temp_folder),

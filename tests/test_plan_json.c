@@ -73,7 +73,7 @@ static const struct vp_plan full = {
     .replicas = (const int[]){ 1, 2 },
     .depth = (const int[]){ 1, 0 },
     .ranks = (const int[]){ 2, 0, 1 },
-    .devices = (const int[]){ 0, 1, 0 },
+    .devices = (const int[]){ 0, 1, 0, 1, 2, 2 },
     .tensor_parallel = 2,
     .edges = (const enum vp_edge_kind[]){ VP_EDGE_LOCAL, VP_EDGE_HOST,
                                           VP_EDGE_DEVICE },
@@ -114,7 +114,7 @@ static const char full_text[] =
     "    \"replicas\": [1, 2],\n"
     "    \"warmup_depths\": [1, 0],\n"
     "    \"ranks\": [2, 0, 1],\n"
-    "    \"devices\": [0, 1, 0],\n"
+    "    \"devices\": [0, 1, 0, 1, 2, 2],\n"
     "    \"tensor_parallel\": 2,\n"
     "    \"edges\": [\"local\", \"host\", \"device\"],\n"
     "    \"replica_edges\": [\"local\", \"host\", \"local\", \"device\"],\n"
@@ -195,7 +195,7 @@ struct drawn {
     struct vp_plan plan;
     int n_blocks, n_ranks;
     int partition[MAX_STAGES], replicas[MAX_STAGES], depth[MAX_STAGES];
-    int ranks[MAX_RANKS], devices[MAX_RANKS];
+    int ranks[MAX_RANKS], devices[2 * MAX_RANKS];
     double ratio[MAX_STAGES];
     uint64_t sets[MAX_BLOCKS], swap[MAX_BLOCKS];
     enum vp_edge_kind edges[MAX_STAGES], replica_edges[MAX_STAGES];
@@ -230,6 +230,7 @@ static void draw_arrays(struct drawn *d)
     for (int i = 0; i < MAX_RANKS; i++) {
         d->ranks[i] = rand_below(1024);
         d->devices[i] = rand_below(8);
+        d->devices[MAX_RANKS + i] = rand_below(8);
     }
     for (int b = 0; b < MAX_BLOCKS; b++) {
         d->sets[b] = draw_set();
@@ -325,7 +326,7 @@ static void assert_same(const struct drawn *d, const struct vp_plan *b)
     SAME_ARRAY(replicas, a->n_stages);
     SAME_ARRAY(depth, a->n_stages);
     SAME_ARRAY(ranks, d->n_ranks);
-    SAME_ARRAY(devices, d->n_ranks);
+    SAME_ARRAY(devices, d->n_ranks * a->tensor_parallel);
     SAME(tensor_parallel);
     SAME_ARRAY(edges, vp_plan_n_stages(a) - 1);
     SAME_ARRAY(replica_edges, vp_plan_n_stages(a));
@@ -679,8 +680,8 @@ static void all_mistakes(void **state)
         "block has 5 operators\n"
         "swap_ratio 3 of stage 1 is outside 0..1; write a number from 0 to 1\n"
         "swap_buffers -1 of stage 2; write 0 or more\n"
-        "tensor_parallel is 2: tensor parallelism is not possible yet; set it "
-        "to 1\n"
+        "tensor_parallel is 2, but the model is cut for groups of 1; set "
+        "mp_size to 2\n"
         "replicas: stage 1 has 0 ranks; give every stage at least 1\n"
         "warmup_depths: stage 1 has -1; write 0 or more\n");
     plan = (struct vp_plan){ .n_stages = 3,

@@ -3,6 +3,7 @@
 #ifndef VP_TESTS_TRAINLIB_H
 #define VP_TESTS_TRAINLIB_H
 
+#include "graph/shard.h"
 #include "model/model.h"
 #include "runtime/stage/stage.h"
 #include "runtime/trainer/trainer.h"
@@ -85,6 +86,7 @@ struct setup {
     const struct vp_feed *feed;
     const struct vp_sink *sink;
     int64_t batch; /* of every bucket; 0: as usual */
+    int members;   /* ranks that share each operator; 0: 1 */
 };
 
 static const struct setup usual = {
@@ -138,6 +140,7 @@ static inline struct vp_model_config small_sizes(const struct setup *setup)
     sizes.tie_embeddings = setup->tied;
     sizes.pad = VP_TOKEN_PAD;
     sizes.dtype = setup->dtype;
+    sizes.n_members = setup->members;
     return sizes;
 }
 
@@ -216,6 +219,7 @@ static inline struct vp_plan make_plan(const struct run *run,
         .bundle_bytes = setup->bundle_bytes,
         .compress = setup->compress,
         .shard_optimizer = setup->shard,
+        .tensor_parallel = setup->members,
     };
 }
 
@@ -298,7 +302,7 @@ static inline void run_free(struct run *run)
 
 static inline int64_t count_weights(const struct run *run, vp_par par)
 {
-    return run->graphs[0].params[par].rows * run->graphs[0].params[par].cols;
+    return vp_param_whole_count(&run->graphs[0].params[par]);
 }
 
 /* The caller frees them. */

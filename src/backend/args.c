@@ -12,7 +12,8 @@ void vp_kargs_resolve(const struct vp_graph *graph, const struct vp_call *call,
 {
     *args = (struct vp_kargs){ .graph = graph,
                                .op = call->op,
-                               .mb = launch->mb };
+                               .mb = launch->mb,
+                               .members = launch->members };
     for (int i = 0; i < VP_MAX_IN; i++) {
         args->in[i] = address(launch, call->in[i]);
         args->din[i] = address(launch, call->din[i]);

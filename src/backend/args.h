@@ -22,7 +22,8 @@ struct vp_kargs {
     const struct vp_graph *graph;
     const struct vp_op *op;
     const struct vp_mb *mb;
-    struct vp_pool *pool; /* CPU; the twins ignore it */
+    const struct vp_members *members; /* NULL: one member */
+    struct vp_pool *pool;             /* CPU; the twins ignore it */
     const void *in[VP_MAX_IN];
     void *out;             /* const in B and W */
     void *aux[VP_MAX_AUX]; /* const in B and W */
@@ -44,6 +45,36 @@ static inline const struct vp_value *vp_arg_value(const struct vp_kargs *args,
                                                   vp_val value)
 {
     return &args->graph->values[value];
+}
+
+/* The first column of this member's slice of `value` in the whole one. */
+static inline int64_t vp_arg_first_col(const struct vp_kargs *args,
+                                       vp_val value)
+{
+    const struct vp_value *v = vp_arg_value(args, value);
+
+    return args->members && v->spread == VP_SPREAD_COLS
+               ? args->members->me * v->cols
+               : 0;
+}
+
+/* Attention: the number of this member's first head. */
+static inline int vp_arg_first_head(const struct vp_kargs *args)
+{
+    return args->members &&
+                   vp_arg_value(args, args->op->out)->spread == VP_SPREAD_COLS
+               ? args->members->me * args->op->attr.heads
+               : 0;
+}
+
+/* Columns of a slice of logits that stand for ids: the last slices may have more. */
+static inline int64_t vp_arg_n_ids(const struct vp_kargs *args)
+{
+    int64_t cols = vp_arg_value(args, args->op->in[0])->cols;
+    int64_t left = args->op->attr.n_ids -
+                   vp_arg_first_col(args, args->op->in[0]);
+
+    return left < 0 ? 0 : left < cols ? left : cols;
 }
 
 #endif

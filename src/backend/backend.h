@@ -11,7 +11,7 @@
 
 /* Changes with any structure that a plugin shares with the program, those of
  * device/driver.h included. */
-#define VP_BACKEND_ABI 14
+#define VP_BACKEND_ABI 15
 
 /* An open one. Every backend has its own; the first member is a struct
  * vp_device. */
@@ -27,10 +27,25 @@ struct vp_mb {
     bool train;            /* false: dropout is the identity */
 };
 
+/* The tensor-parallel group that this rank is a member of. All members launch the
+ * same lists in the same order, so that their sums and exchanges meet. */
+struct vp_members {
+    int n, me;
+    void *ctx;
+    /* data += those of the other members, added in member order. */
+    void (*sum)(void *ctx, const struct vp_op *op, float *data, int64_t n);
+    /* Every member gives `n_bytes` and gets those of all, in member order. */
+    void (*exchange)(void *ctx, const struct vp_op *op, const void *mine,
+                     size_t n_bytes, void *all);
+    /* Of the first call above that failed; those after it do nothing. */
+    enum vp_status (*status)(void *ctx);
+};
+
 struct vp_launch {
     void *base[VP_SPACE_COUNT];
     const struct vp_mb *mb;
     int slot, version; /* which bases these are: keys for captured graphs */
+    const struct vp_members *members; /* NULL: this rank alone */
 
     /* Not NULL: the list makes all gradients final, and every tensor is updated
      * as soon as its own is and nothing in the list reads it any more. Only

@@ -150,7 +150,7 @@ struct vp_config {
     bool clip_per_stage;            /* grad_clip_scope: all | stage */
     bool fast_reduce;               /* reduce: exact | fast */
     bool shard_optimizer;           /* replicas own slices of its state */
-    int mp_size;                    /* tensor parallel ranks: 1 */
+    int mp_size;                    /* ranks that share each operator */
     bool compress_activations;      /* between stages, to bf16 */
     bool compress_in_gpu;           /* no effect */
     enum vp_auto_plan auto_plan;    /* OFF once the plan is applied */
@@ -213,14 +213,17 @@ struct vp_origin {
 
 /* Stages in all: stages x chunks. */
 int vp_config_n_stages(const struct vp_config *config);
-/* Ranks: replicas counted, chunks not. */
+/* Groups of mp_size ranks, each of which counts as one rank of the schedule: replicas
+ * counted, chunks not. */
+int vp_config_n_groups(const struct vp_config *config);
+/* Ranks: replicas and members of groups counted, chunks not. */
 int vp_config_n_ranks(const struct vp_config *config);
 /* Returns the transport's name for people; `processes`: the run has several. */
 const char *vp_config_transport(const struct vp_config *config, bool processes);
 /* Its ranks are processes of their own. */
 bool vp_config_is_distributed(const struct vp_config *config);
-/* The user's number of rank `i` of the schedule: in stage_to_rank_map, in
- * machines and in file names. */
+/* The user's number of rank `i`, in the order of the schedule: in machines and in file
+ * names; that of the first of each group in stage_to_rank_map. */
 int vp_config_rank_number(const struct vp_config *config, int i);
 
 void vp_config_release(struct vp_config *config);

@@ -8,7 +8,13 @@ int vp_config_n_stages(const struct vp_config *config)
     return config->stages * config->chunks;
 }
 
-int vp_config_n_ranks(const struct vp_config *config)
+/* A configuration that no file was read into has no mp_size. */
+static int n_members(const struct vp_config *config)
+{
+    return config->mp_size > 0 ? config->mp_size : 1;
+}
+
+int vp_config_n_groups(const struct vp_config *config)
 {
     int n = 0;
 
@@ -17,9 +23,18 @@ int vp_config_n_ranks(const struct vp_config *config)
     return n;
 }
 
+int vp_config_n_ranks(const struct vp_config *config)
+{
+    return vp_config_n_groups(config) * n_members(config);
+}
+
 int vp_config_rank_number(const struct vp_config *config, int i)
 {
-    return config->ranks.n > 0 ? config->ranks.at[i] : i;
+    int n = n_members(config), group = i / n;
+
+    if (config->ranks.n > 0)
+        group = config->ranks.at[group];
+    return group * n + i % n;
 }
 
 bool vp_config_is_distributed(const struct vp_config *config)

@@ -25,7 +25,7 @@ struct hint {
 #define SHARE "a share of all steps"
 #define RUN_FOLDER "checkpoints are in the run folder"
 #define ONE_UPDATE "an update takes accumulation_steps minibatches"
-#define ONLY_ONE "tensor parallel ranks; only 1 yet"
+#define SHARES "ranks that share each operator"
 
 /* By group of keys; within a group by key, then by name. */
 /* clang-format off */
@@ -247,11 +247,11 @@ static const struct hint hints[] = {
       .note = "the share of each stage, from its end" },
     { "recompute_num_layers", .key = "recompute_ratio",
       .note = "the share of each stage, from its end" },
-    { "model_parallel_size", .key = "mp_size", .note = ONLY_ONE },
-    { "tensor_model_parallel_size", .key = "mp_size", .note = ONLY_ONE },
-    { "tensor_parallel_size", .key = "mp_size", .note = ONLY_ONE },
-    { "tp", .key = "mp_size", .note = ONLY_ONE },
-    { "tp_size", .key = "mp_size", .note = ONLY_ONE },
+    { "model_parallel_size", .key = "mp_size", .note = SHARES },
+    { "tensor_model_parallel_size", .key = "mp_size", .note = SHARES },
+    { "tensor_parallel_size", .key = "mp_size", .note = SHARES },
+    { "tp", .key = "mp_size", .note = SHARES },
+    { "tp_size", .key = "mp_size", .note = SHARES },
     { "data_parallel_size", .key = "replicas",
       .note = "a list: ranks of each stage" },
     { "dp", .key = "replicas", .note = "a list: ranks of each stage" },
@@ -264,6 +264,8 @@ static const struct hint hints[] = {
     { "n_microbatches", .key = "accumulation_steps" },
     { "num_microbatches", .key = "accumulation_steps" },
     { "fsdp", .note = NO_SHARDING },
+    { "sequence_parallel", .note = "remove it: members of a group have whole "
+      "rows between their sums" },
     { "use_distributed_optimizer", .note = NO_SHARDING },
     { "zero_optimization", .note = NO_SHARDING },
     { "zero_stage", .note = NO_SHARDING },

@@ -68,10 +68,8 @@ static const char *device_word(int i)
 static const char *precision_word(int i)
 {
     static const char *const words[] = {
-        [VP_PRECISION_FP32] = "fp32",
-        [VP_PRECISION_TF32] = "tf32",
-        [VP_PRECISION_BF16] = "bf16",
-        [VP_PRECISION_FP16] = "fp16",
+        [VP_PRECISION_FP32] = "fp32", [VP_PRECISION_TF32] = "tf32",
+        [VP_PRECISION_BF16] = "bf16", [VP_PRECISION_FP16] = "fp16",
         [VP_PRECISION_AUTO] = "auto",
     };
     return WORD_FROM(words, i);
@@ -599,8 +597,9 @@ const struct vp_key vp_keys[] = {
       .meaning = "a placement in JSON: stage_to_rank_map and, if wanted, "
       "module_to_stage_map, stage_to_depth_map, mp_size" },
     { ROW("mp_size", VP_KEY_INT, mp_size), .min = 1, .max = 1024,
-      .group = "pipeline", .fallback = "1", .example = "1",
-      .meaning = "tensor parallel ranks; only 1 yet" },
+      .group = "pipeline", .fallback = "1", .example = "2",
+      .meaning = "tensor parallel ranks: every rank of the pipeline becomes a "
+      "group that shares each operator; a divisor of heads and ffn" },
     { INTS("replicas", replicas, 1, VP_MAX_STAGES), .group = "pipeline",
       .fallback = "(1 each)", .example = "[1, 2, 1]",
       .meaning = "ranks of each stage, which share its minibatches; auto: the "

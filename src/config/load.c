@@ -261,7 +261,7 @@ static enum vp_status apply_row(const struct vp_entry *entry,
         /* Again: a file of an earlier row may have set it. */
         give(first, key, config);
         VP_TRY(vp_key_read(key, first, config, err));
-    } else {
+    } else if (!vp_config_given(config, key->name)) {
         VP_TRY(set_fallback(key, config, err));
     }
     if (entry->key && planned.key)
@@ -503,24 +503,6 @@ static struct vp_dims longest_dims(const struct vp_config *config)
     return dims;
 }
 
-/* The model says "key: cause; remedy" and knows no files. */
-static enum vp_status check_model(const struct vp_config *config,
-                                  const struct vp_dims *dims,
-                                  struct vp_err *err)
-{
-    struct vp_err model_err = { .text = "" };
-    enum vp_status st = vp_model_check(config->model, &config->sizes, dims,
-                                       &model_err);
-    size_t n_key;
-
-    if (st == VP_OK)
-        return VP_OK;
-    n_key = strcspn(model_err.fields, " ");
-    return vp_err_set(err, st, "%s: key '%.*s'%s",
-                      vp_config_blame(config, model_err.fields), (int)n_key,
-                      model_err.fields, model_err.text + n_key);
-}
-
 static enum vp_status check_data(const struct vp_config *config,
                                  struct vp_err *err)
 {
@@ -615,7 +597,7 @@ static enum vp_status check(struct vp_config *config, struct vp_err *err)
                           (long long)config->batch_size,
                           (long long)config->seq_length);
     }
-    VP_TRY(check_model(config, &dims, err));
+    VP_TRY(vp_resolve_check_model(config, &dims, err));
     VP_TRY(vp_resolve_pipeline(config, &dims, err));
     VP_TRY(check_scale(config, err));
     VP_TRY(check_texts(config, err));

@@ -321,17 +321,6 @@ static enum vp_status read_depth_map(const struct reader *r,
 
 /* ---- The file ----------------------------------------------------------- */
 
-enum vp_status vp_placement_check_mp_size(const struct vp_config *config,
-                                          struct vp_err *err)
-{
-    if (config->mp_size == 1)
-        return VP_OK;
-    return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                      "%s: key 'mp_size' is %d, but tensor parallelism is not "
-                      "supported by this version yet; set it to 1",
-                      vp_config_place(config, "mp_size"), config->mp_size);
-}
-
 /* Before the ranks: those of tensor parallel groups are counted otherwise. */
 static enum vp_status read_mp_size(struct reader *r,
                                    const struct vp_yaml_node *node)
@@ -345,8 +334,8 @@ static enum vp_status read_mp_size(struct reader *r,
         r->mp_size = r->config->mp_size; /* the key's row comes later */
         return VP_OK;
     }
-    VP_TRY(give(r, "mp_size", node));
-    return vp_placement_check_mp_size(r->config, r->err);
+    r->mp_size = r->config->mp_size;
+    return give(r, "mp_size", node);
 }
 
 enum vp_status vp_placement_take(const char *path,

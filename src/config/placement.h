@@ -32,8 +32,4 @@ enum vp_status vp_placement_take(const char *path,
                                  const char *via, struct vp_config *config,
                                  struct vp_err *err);
 
-/* Only 1 works; refused in one line. */
-enum vp_status vp_placement_check_mp_size(const struct vp_config *config,
-                                          struct vp_err *err);
-
 #endif

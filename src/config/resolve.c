@@ -10,6 +10,7 @@
 #include "runtime/trainer/trainer.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum {
     GROUP = 32, /* minibatches of an update, as in the original */
@@ -294,7 +295,7 @@ static enum vp_status check_placement(struct vp_config *config,
 static enum vp_status check_ranks(const struct vp_config *config,
                                   struct vp_err *err)
 {
-    int n = vp_config_n_ranks(config);
+    int n = vp_config_n_groups(config), n_ranks = vp_config_n_ranks(config);
     bool seen[MAX_RANKS] = { false };
 
     if (config->ranks.n > 0 && config->ranks.n != n)
@@ -315,14 +316,14 @@ static enum vp_status check_ranks(const struct vp_config *config,
                               rank >= n ? "too large" : "there already", n - 1);
         seen[rank] = true;
     }
-    if (config->machines.n > 0 && config->machines.n != n)
+    if (config->machines.n > 0 && config->machines.n != n_ranks)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'machines' has %d %s for %d rank%s; give "
                           "one each",
                           vp_config_place(config, "machines"),
                           config->machines.n,
-                          config->machines.n == 1 ? "entry" : "entries", n,
-                          n == 1 ? "" : "s");
+                          config->machines.n == 1 ? "entry" : "entries",
+                          n_ranks, n_ranks == 1 ? "" : "s");
     return VP_OK;
 }
 
@@ -492,6 +493,13 @@ static enum vp_status plan_by_flops(struct vp_config *config,
 static enum vp_status check_shards(const struct vp_config *config,
                                    struct vp_err *err)
 {
+    if (config->shard_optimizer && config->mp_size > 1)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'shard_optimizer': not with mp_size %d, "
+                          "whose members have slices of the weights already; "
+                          "remove one of them",
+                          vp_config_place(config, "shard_optimizer"),
+                          config->mp_size);
     if (!config->shard_optimizer || !config->rebalance)
         return VP_OK;
     return vp_err_set(err, VP_ERR_INVALID,
@@ -537,6 +545,63 @@ static enum vp_status resolve_ties(struct vp_config *config, struct vp_err *err)
     return VP_OK;
 }
 
+static enum vp_status refuse_members(const struct vp_config *config,
+                                     const char *key, const char *why,
+                                     struct vp_err *err)
+{
+    return vp_err_set(
+        err, VP_ERR_UNSUPPORTED, "%s: key 'mp_size' is %d, but %s (key '%s')",
+        vp_config_place(config, "mp_size"), config->mp_size, why, key);
+}
+
+/* Not all that one rank can do is done by several that share each operator. */
+static enum vp_status check_members(const struct vp_config *config,
+                                    struct vp_err *err)
+{
+    if (config->mp_size == 1)
+        return VP_OK;
+    if (config->device == VP_DEVICE_KIND_CUDA)
+        return refuse_members(config, "device",
+                              "tensor parallelism runs on CPU cores alone; set "
+                              "device: cpu",
+                              err);
+    if (config->distributed_backend == VP_TRANSPORT_NCCL)
+        return refuse_members(config, "distributed_backend",
+                              "tensor parallelism runs on CPU cores alone; use "
+                              "mpi",
+                              err);
+    if (config->optim.kind == VP_OPTIM_LAMB)
+        return refuse_members(config, "optimizer",
+                              "lamb needs norms of whole tensors; use adamw",
+                              err);
+    if (config->rebalance)
+        return refuse_members(config, "rebalance",
+                              "tensor-parallel ranks cannot be re-balanced; "
+                              "set rebalance: false",
+                              err);
+    return VP_OK;
+}
+
+/* The model says "key: cause; remedy" and knows no files. */
+enum vp_status vp_resolve_check_model(const struct vp_config *config,
+                                      const struct vp_dims *dims,
+                                      struct vp_err *err)
+{
+    struct vp_model_config sizes = config->sizes;
+    struct vp_err model_err = { .text = "" };
+    enum vp_status st;
+    size_t n_key;
+
+    sizes.n_members = config->mp_size;
+    st = vp_model_check(config->model, &sizes, dims, &model_err);
+    if (st == VP_OK)
+        return VP_OK;
+    n_key = strcspn(model_err.fields, " ");
+    return vp_err_set(err, st, "%s: key '%.*s'%s",
+                      vp_config_blame(config, model_err.fields), (int)n_key,
+                      model_err.fields, model_err.text + n_key);
+}
+
 static void resolve_group(struct vp_config *config)
 {
     if (config->sync_mode == VP_SYNC_ASP) {
@@ -554,7 +619,7 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
                                    const struct vp_dims *dims,
                                    struct vp_err *err)
 {
-    VP_TRY(vp_placement_check_mp_size(config, err));
+    VP_TRY(check_members(config, err));
     VP_TRY(vp_schedule_file_resolve(config, err));
     VP_TRY(resolve_schedule(config, err));
     VP_TRY(resolve_stages(config, err));

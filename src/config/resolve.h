@@ -13,6 +13,12 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
                                    const struct vp_dims *dims,
                                    struct vp_err *err);
 
+/* Checks the sizes of the model as each member of a tensor-parallel group has them. The
+ * message names the key and its place. */
+enum vp_status vp_resolve_check_model(const struct vp_config *config,
+                                      const struct vp_dims *dims,
+                                      struct vp_err *err);
+
 /* What a trainer is told of it. `train` borrows the lists of `config`. */
 void vp_resolve_train(const struct vp_config *config,
                       struct vp_train_config *train);

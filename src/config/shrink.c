@@ -62,11 +62,15 @@ enum vp_status vp_shrink(const struct vp_config *config, vp_lost_fn lost,
             left[n_left++] = config->machines.at[i];
     if (!left || !ratios) {
         st = vp_err_set(err, VP_ERR_NOMEM, "restarting: out of memory");
-    } else if (n_left == 0) {
-        st = vp_err_set(err, VP_ERR_IO, "no host of machines is left");
+    } else if (n_left < config->mp_size) {
+        st = vp_err_set(err, VP_ERR_IO,
+                        n_left == 0 ? "no host of machines is left"
+                                    : "fewer hosts of machines are left than a "
+                                      "tensor-parallel group has ranks");
     } else {
+        n_left -= n_left % config->mp_size; /* groups are kept whole */
         small.machines = (struct vp_machine_list){ left, n_left };
-        cut_anew(&small, n_left, ratios);
+        cut_anew(&small, n_left / config->mp_size, ratios);
         st = vp_config_write(&small, path, err);
     }
     *n_out = n_left;

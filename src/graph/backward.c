@@ -150,8 +150,8 @@ static void emit_copy(struct backward *bw, vp_val v, struct vp_ref dst,
 {
     const struct vp_op *like = &bw->graph->ops[bw->now];
     struct vp_call *call = vp_lowering_emit(
-        bw->lowering, VP_LIST_B, vp_lowering_copy_op(bw->lowering, v, like),
-        VP_PHASE_B);
+        bw->lowering, VP_LIST_B,
+        vp_lowering_own_op(bw->lowering, VP_OP_COPY, v, like), VP_PHASE_B);
 
     call->dout = src;
     call->din[0] = dst;
@@ -184,7 +184,7 @@ static void differentiate_add(struct backward *bw, const struct vp_op *op)
     for (int i = 0; i < 2; i++) {
         vp_val v = op->in[i];
 
-        if (!bw->graph->values[v].needs_grad)
+        if (v == VP_NONE || !bw->graph->values[v].needs_grad)
             continue;
         if (vp_ref_is(bw->grad[v])) {
             make_private(bw, v);
@@ -245,12 +245,27 @@ static void prepare_inputs(struct backward *bw, const struct vp_op *op,
     }
 }
 
+/* din (+)= the sum of `part` over the members of the group. */
+static void emit_group_copy(struct backward *bw, const struct vp_op *op,
+                            struct vp_ref part, struct vp_ref din, bool add)
+{
+    struct vp_call *call = vp_lowering_emit(
+        bw->lowering, VP_LIST_B,
+        vp_lowering_own_op(bw->lowering, VP_OP_GROUP_COPY, op->in[0], op),
+        VP_PHASE_B);
+
+    call->dout = part;
+    call->din[0] = din;
+    call->din_add[0] = add;
+}
+
 static void emit_b(struct backward *bw, const struct vp_op *op,
                    struct vp_ref dz)
 {
     struct vp_ref din[VP_MAX_IN] = { { VP_SPACE_NONE, 0 } };
     bool add[VP_MAX_IN] = { false };
-    bool any = vp_ref_is(dz);
+    bool any = vp_ref_is(dz), add_sum = false, sums;
+    struct vp_ref sum;
     struct vp_call *call;
 
     prepare_inputs(bw, op, din, add);
@@ -258,6 +273,14 @@ static void emit_b(struct backward *bw, const struct vp_op *op,
         any |= vp_ref_is(din[i]);
     if (!any)
         return;
+    sum = din[0];
+    sums = vp_ref_is(sum) && vp_op_sums_gradient(bw->graph, op);
+    if (sums && add[0]) { /* what is there already is whole */
+        add_sum = true;
+        add[0] = false;
+        din[0] = vp_lowering_temp(bw->lowering,
+                                  vp_value_bytes(bw->graph, op->in[0]));
+    }
     call = vp_lowering_emit(bw->lowering, VP_LIST_B, op, VP_PHASE_B);
     vp_lowering_operands(bw->lowering, call);
     call->dout = bw->grad[op->out];
@@ -271,6 +294,8 @@ static void emit_b(struct backward *bw, const struct vp_op *op,
             bw->lowering, vp_value_bytes(bw->graph, op->out));
         bw->made[bw->n_made++] = op->out;
     }
+    if (sums)
+        emit_group_copy(bw, op, din[0], sum, add_sum);
 }
 
 /* What W reads later outlives the B list. */
@@ -398,6 +423,8 @@ static void differentiate(struct backward *bw, const struct vp_op *op)
         return;
     VP_BUG_ON(op->out != bw->graph->loss && !vp_ref_is(bw->grad[op->out]));
     if (def->passes_grad) {
+        if (def->has_w)
+            emit_w(bw, op, (struct vp_ref){ VP_SPACE_NONE, 0 });
         differentiate_add(bw, op);
         return;
     }

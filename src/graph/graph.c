@@ -51,6 +51,7 @@ static void *grow(struct vp_graph *graph, void *items, size_t item_bytes, int n,
 void vp_graph_init(struct vp_graph *graph, int64_t batch)
 {
     *graph = (struct vp_graph){ .batch = batch,
+                                .n_members = 1,
                                 .outputs = VP_OUTPUT_LOSS,
                                 .loss = VP_NONE,
                                 .logits = VP_NONE };
@@ -183,6 +184,34 @@ void vp_graph_part(struct vp_graph *graph, vp_par par, const char *name,
     param->rows += rows;
 }
 
+void vp_graph_shard(struct vp_graph *graph, vp_par par, enum vp_shard_axis axis,
+                    int n_sections, bool pad)
+{
+    struct vp_param *param = par == VP_NONE ? NULL : &graph->params[par];
+    int64_t n = (int64_t)graph->n_members * n_sections, whole, mine;
+
+    if (!param || graph->n_members == 1)
+        return;
+    whole = axis == VP_SHARD_ROWS ? param->part[0].rows : param->cols;
+    if (whole % n != 0 && !(pad && n_sections == 1)) {
+        fail(graph, "a parameter cannot be cut into equal slices");
+        return;
+    }
+    mine = (whole + n - 1) / n * n_sections;
+    param->shard = (struct vp_cut){ axis, n_sections, whole };
+    if (axis == VP_SHARD_COLS) {
+        param->cols = mine;
+        return;
+    }
+    param->rows = mine * param->n_parts;
+    for (int i = 0; i < param->n_parts; i++) {
+        if (param->part[i].rows != whole)
+            fail(graph, "parts of a parameter differ in size");
+        param->part[i].row = mine * i;
+        param->part[i].rows = mine;
+    }
+}
+
 vp_par vp_graph_tied(struct vp_graph *graph, vp_par owner)
 {
     struct vp_param param;
@@ -242,6 +271,8 @@ static vp_val apply(struct vp_graph *graph, const struct vp_op *proto)
     }
     block = &graph->blocks[graph->n_blocks - 1];
     op.id = graph->n_ops;
+    op.stream = graph->n_streams;
+    graph->n_streams += op.kind != VP_OP_GROUP_SUM;
     op.line = graph->n_lines - 1;
     op.block = graph->n_blocks - 1;
     op.attr.batch = graph->batch;
@@ -394,6 +425,17 @@ vp_val vp_argmax(struct vp_graph *graph, vp_val x)
     return apply(graph, &op);
 }
 
+vp_val vp_group_sum(struct vp_graph *graph, vp_val x, vp_par bias)
+{
+    struct vp_op op = proto(VP_OP_GROUP_SUM, x, VP_NONE, VP_NONE);
+
+    if (x == VP_NONE ||
+        (graph->values[x].spread == VP_SPREAD_WHOLE && bias == VP_NONE))
+        return x;
+    op.par[0] = bias;
+    return apply(graph, &op);
+}
+
 /* ---- Finishing ---------------------------------------------------------- */
 
 /* A parameter has one gradient, written by one operator; a second use needs
@@ -421,6 +463,8 @@ static void find_outputs(struct vp_graph *graph)
     const struct vp_op *last = &graph->ops[graph->n_ops - 1];
 
     if (!(graph->outputs & VP_OUTPUT_LOSS)) {
+        if (graph->n_members > 1)
+            fail(graph, "logits are cut among the members of a group");
         if (last->kind !=
             (graph->outputs & VP_OUTPUT_ARGMAX ? VP_OP_ARGMAX : VP_OP_LINEAR))
             fail(graph, "the last operator must make the logits");
@@ -457,6 +501,28 @@ enum vp_status vp_graph_finish(struct vp_graph *graph, struct vp_err *err)
 
 /* ---- Questions ---------------------------------------------------------- */
 
+struct vp_shape vp_param_whole(const struct vp_param *param, int part)
+{
+    const struct vp_cut *shard = &param->shard;
+
+    return (struct vp_shape){
+        shard->axis == VP_SHARD_ROWS ? shard->whole : param->part[part].rows,
+        shard->axis == VP_SHARD_COLS ? shard->whole : param->cols
+    };
+}
+
+int64_t vp_param_whole_count(const struct vp_param *param)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < param->n_parts; i++) {
+        struct vp_shape shape = vp_param_whole(param, i);
+
+        n += shape.rows * shape.cols;
+    }
+    return n;
+}
+
 int64_t vp_graph_param_count(const struct vp_graph *graph)
 {
     int64_t n = 0;
@@ -465,7 +531,7 @@ int64_t vp_graph_param_count(const struct vp_graph *graph)
         const struct vp_param *param = &graph->params[i];
 
         if (param->tied_to == VP_NONE && !param->constant)
-            n += param->rows * param->cols;
+            n += vp_param_whole_count(param);
     }
     return n;
 }

@@ -27,6 +27,13 @@
 typedef int vp_val; /* index into graph->values, or VP_NONE */
 typedef int vp_par; /* index into graph->params, or VP_NONE */
 
+/* How a value lies on the members of a tensor-parallel group. */
+enum vp_spread {
+    VP_SPREAD_WHOLE,   /* every member has all of it, with the same bits */
+    VP_SPREAD_COLS,    /* member t has slice t of the columns */
+    VP_SPREAD_PARTIAL, /* the value is the sum over the members */
+};
+
 struct vp_value {
     const char *name; /* for people */
     enum vp_dtype dtype;
@@ -36,6 +43,7 @@ struct vp_value {
     int n_readers;     /* inputs of operators that are this value */
     int last_reader;   /* operator, or VP_NONE */
     bool needs_grad;
+    enum vp_spread spread;
     /* Stays from minibatch to minibatch, in CACHE; all programs of a stage have
      * it at the same place. */
     bool persists;
@@ -50,9 +58,27 @@ struct vp_part {
     int64_t row, rows;
 };
 
+/* How a parameter is cut among the members of a tensor-parallel group; see shard.h. */
+enum vp_shard_axis {
+    VP_SHARD_NONE, /* every member has all of it */
+    VP_SHARD_ROWS, /* output features, or rows of a table */
+    VP_SHARD_COLS, /* input features, or elements of a vector */
+};
+
+struct vp_cut {
+    enum vp_shard_axis axis;
+    /* Each part is made of this many sections one after the other along the axis,
+     * and a member has a slice of every section: query, key and value packed in
+     * one tensor are three. */
+    int n_sections;
+    int64_t whole; /* rows or columns of each part, over all members */
+};
+
+/* Rows and columns are those that one member has. */
 struct vp_param {
     int block; /* the block that owns it; a gradient per block */
     int64_t rows, cols;
+    struct vp_cut shard;
     enum vp_init init;
     float init_std;
     bool decay;             /* weight decay applies (not biases, layer norms) */
@@ -97,6 +123,8 @@ enum vp_op_kind {
     VP_OP_CROSS_ENTROPY,
     VP_OP_ARGMAX,
     VP_OP_COPY, /* inserted by lowering; out = in */
+    VP_OP_GROUP_SUM,
+    VP_OP_GROUP_COPY, /* inserted by lowering */
     VP_OP_KIND_COUNT
 };
 
@@ -150,7 +178,21 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
  *             of ids with a larger logit, or an equal one and a smaller id; a
  *             logit that is not a number comes first
  * argmax      in: x [n, V]; out: int32 [n, 1], the first column with the largest
- *             element of each row; -1 if an element is not finite. F only */
+ *             element of each row; -1 if an element is not finite. F only
+ * group_sum   in: x, a PARTIAL value; par: bias [1, cols] or NONE
+ *             out = (sum of x over the members, in their order) + bias
+ * group_copy  the gradient of an operator that reads a WHOLE value and makes
+ *             slices of its result: each member has a part of it, and din is the
+ *             sum of these. Only in B
+ *
+ * In a group of several members:
+ * embed       a table that is cut by rows gives a PARTIAL value: members other than
+ *             the first leave positions and types out, and rows of ids that a
+ *             member does not have are zero in it
+ * linear      a weight cut by rows makes slices of columns of a WHOLE value, one cut
+ *             by columns a PARTIAL value of slices
+ * attention   takes and makes slices: members have different heads
+ * cross_entropy takes slices: members tell each other four numbers of each row */
 struct vp_attr {
     float scale;
     float eps;
@@ -158,17 +200,19 @@ struct vp_attr {
     float smoothing;
     enum vp_act act;
     bool causal;
-    int32_t pad; /* embed: the padding id, or -1 */
-    int heads;
+    int32_t pad;          /* embed: the padding id, or -1 */
+    int heads;            /* of a member */
     int64_t batch;        /* samples; rows of in0 = batch * q_len */
     int64_t q_len, k_len; /* positions per sample (embed, dropout: q_len) */
     int64_t n_lines;      /* of a cache; k_len: positions of a line */
+    int64_t n_ids;        /* cross_entropy: logits of a row, over all members */
 };
 
 struct vp_op {
     enum vp_op_kind kind;
-    int id;   /* random stream; the index in the whole model */
-    int line; /* the original's line number (VPIPE section 3) */
+    int id;     /* the index in the whole model */
+    int stream; /* of random numbers: the same for any number of members */
+    int line;   /* the original's line number (VPIPE section 3) */
     int block;
     vp_val in[VP_MAX_IN];
     vp_par par[VP_MAX_PARAM];
@@ -194,6 +238,9 @@ struct vp_graph {
     int n_blocks;
     int n_lines;
     int64_t batch; /* samples per minibatch */
+    /* Ranks that share each operator: see docs/tensor-parallel.md. The graph, with
+     * the shapes of one member, is the same for all of them. */
+    int n_members;
     /* Of weights and activations. The loss, statistics of rows (layer norm,
      * attention, loss) and gradients of weights are F32 in any case. */
     enum vp_dtype dtype;
@@ -207,13 +254,14 @@ struct vp_graph {
 
     /* private */
     int cap_values, cap_params, cap_ops, cap_blocks;
+    int n_streams;
     struct vp_arena arena;
     enum vp_status status;
     struct vp_err err;
 };
 
-/* With dtype F32, VP_OUTPUT_LOSS and no cache; a caller that wants others sets them before
- * anything else. */
+/* With dtype F32, VP_OUTPUT_LOSS, one member and no cache; a caller that wants others
+ * sets them before anything else. */
 void vp_graph_init(struct vp_graph *graph, int64_t batch);
 void vp_graph_release(struct vp_graph *graph);
 
@@ -242,6 +290,11 @@ vp_par vp_graph_param(struct vp_graph *graph, const char *name, int64_t rows,
  * created with vp_graph_param(); grows it. */
 void vp_graph_part(struct vp_graph *graph, vp_par par, const char *name,
                    int64_t rows);
+/* Cuts a parameter of the current block, made with its whole shape and all of its
+ * parts, among the members of the group; nothing happens if there is one. Rows that
+ * do not divide are filled up with rows of zeros if `pad`, else refused. */
+void vp_graph_shard(struct vp_graph *graph, vp_par par, enum vp_shard_axis axis,
+                    int n_sections, bool pad);
 /* The current block's use of a parameter owned by an earlier block. */
 vp_par vp_graph_tied(struct vp_graph *graph, vp_par owner);
 
@@ -273,6 +326,8 @@ vp_val vp_gather(struct vp_graph *graph, vp_val x, vp_val rows);
 vp_val vp_cross_entropy(struct vp_graph *graph, vp_val logits, vp_val labels,
                         vp_val weights, float smoothing);
 vp_val vp_argmax(struct vp_graph *graph, vp_val x);
+/* Returns x itself if it is whole and there is no bias. */
+vp_val vp_group_sum(struct vp_graph *graph, vp_val x, vp_par bias);
 
 /* Ends building: the last value must be the loss, or the logits if the graph has
  * no loss. Reports the first mistake. */
@@ -282,7 +337,15 @@ enum vp_status vp_graph_finish(struct vp_graph *graph, struct vp_err *err);
 
 enum vp_phase { VP_PHASE_F, VP_PHASE_B, VP_PHASE_W, VP_PHASE_COUNT };
 
-/* Parameters counted once (tied ones not again), constants not at all. */
+/* The shape of part `part` of a parameter over all members of a group. */
+struct vp_shape {
+    int64_t rows, cols;
+};
+struct vp_shape vp_param_whole(const struct vp_param *param, int part);
+/* Elements of all parts over all members. */
+int64_t vp_param_whole_count(const struct vp_param *param);
+/* Parameters of the whole model, counted once (tied ones not again), constants not
+ * at all. */
 int64_t vp_graph_param_count(const struct vp_graph *graph);
 /* The numbers that operators can read from the input with `role`: 0 or more, from
  * -1 on where that means "none", and below `limit`. False if the graph has no

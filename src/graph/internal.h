@@ -89,9 +89,11 @@ struct vp_call *vp_lowering_emit(struct vp_lowering *lowering,
 void vp_lowering_operands(struct vp_lowering *lowering, struct vp_call *call);
 /* Computes `v` again inside of B, if it has to be, and what that needs. */
 void vp_lowering_recompute(struct vp_lowering *lowering, vp_val v);
-/* A copy of value `v` as an operator of its own, named after `like`. */
-const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
-                                        const struct vp_op *like);
+/* An operator that lowering inserts, COPY or GROUP_COPY of value `v`, named after
+ * `like`. */
+const struct vp_op *vp_lowering_own_op(struct vp_lowering *lowering,
+                                       enum vp_op_kind kind, vp_val v,
+                                       const struct vp_op *like);
 
 /* Finds the operators of the stage. */
 void vp_lowering_find_range(struct vp_lowering *lowering);

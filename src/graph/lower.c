@@ -82,7 +82,7 @@ struct vp_call *vp_lowering_emit(struct vp_lowering *lowering,
                                     phase);
     if (scratch > 0)
         call->scratch = vp_lowering_temp(lowering, (int64_t)scratch);
-    if (op->kind != VP_OP_COPY)
+    if (op->kind != VP_OP_COPY && op->kind != VP_OP_GROUP_COPY)
         program->flops[list] += vp_op_flops(lowering->graph, op, phase);
     return call;
 }
@@ -122,15 +122,17 @@ void vp_lowering_operands(struct vp_lowering *lowering, struct vp_call *call)
         call->par[i] = vp_layout_param(lowering, op->par[i]);
 }
 
-const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
-                                        const struct vp_op *like)
+const struct vp_op *vp_lowering_own_op(struct vp_lowering *lowering,
+                                       enum vp_op_kind kind, vp_val v,
+                                       const struct vp_op *like)
 {
     struct vp_op *op = vp_lowering_alloc(lowering, sizeof(*op));
 
     if (!op)
         return like;
-    *op = (struct vp_op){ .kind = VP_OP_COPY,
+    *op = (struct vp_op){ .kind = kind,
                           .id = like->id,
+                          .stream = like->stream,
                           .line = like->line,
                           .block = like->block,
                           .in = { v, VP_NONE, VP_NONE },
@@ -355,9 +357,9 @@ static void emit_passing(struct vp_lowering *lowering)
         find_home(lowering, VP_LIST_F, v);
         if (lowering->home[v].space == VP_SPACE_OUT)
             continue;
-        call = vp_lowering_emit(lowering, VP_LIST_F,
-                                vp_lowering_copy_op(lowering, v, last),
-                                VP_PHASE_F);
+        call = vp_lowering_emit(
+            lowering, VP_LIST_F,
+            vp_lowering_own_op(lowering, VP_OP_COPY, v, last), VP_PHASE_F);
         call->in[0] = lowering->home[v];
         call->out = lowering->boundary_out[v];
     }

@@ -94,6 +94,28 @@ static enum vp_status done(const struct vp_graph *graph)
     return graph->status;
 }
 
+/* How the result of the operator lies on the members of the group. */
+static enum vp_status done_as(const struct vp_graph *graph,
+                              const struct vp_op *op, enum vp_spread spread)
+{
+    for (int i = 0; i < VP_MAX_AUX; i++)
+        if (op->aux[i] != VP_NONE)
+            graph->values[op->aux[i]].spread = spread;
+    if (op->out != VP_NONE)
+        graph->values[op->out].spread = spread;
+    return graph->status;
+}
+
+static bool is_whole(const struct vp_value *value)
+{
+    return value->spread == VP_SPREAD_WHOLE;
+}
+
+static bool is_cut(const struct vp_param *param)
+{
+    return param->shard.axis != VP_SHARD_NONE;
+}
+
 /* ---- Shape rules -------------------------------------------------------- */
 
 static enum vp_status embed_shape(struct vp_graph *graph, struct vp_op *op)
@@ -119,8 +141,30 @@ static enum vp_status embed_shape(struct vp_graph *graph, struct vp_op *op)
         (types && (types->cols != table->cols ||
                    !is_ids(in_value(graph, op, 1), ids->rows))))
         return refuse(graph, op, "type ids and type table do not match");
+    if (table->shard.axis == VP_SHARD_COLS ||
+        (positions && is_cut(positions)) || (types && is_cut(types)))
+        return refuse(graph, op, "only the rows of its table can be cut");
     op->out = result(graph, op, ids->rows, table->cols);
-    return done(graph);
+    return done_as(graph, op,
+                   is_cut(table) ? VP_SPREAD_PARTIAL : VP_SPREAD_WHOLE);
+}
+
+/* From the weight and how x lies on the members; false: they do not match. */
+static bool find_linear_spread(const struct vp_value *x,
+                               const struct vp_param *weight,
+                               const struct vp_param *bias, enum vp_spread *out)
+{
+    static const enum vp_spread spreads[] = {
+        [VP_SHARD_NONE] = VP_SPREAD_WHOLE,
+        [VP_SHARD_ROWS] = VP_SPREAD_COLS,
+        [VP_SHARD_COLS] = VP_SPREAD_PARTIAL,
+    };
+
+    *out = spreads[weight->shard.axis];
+    if (weight->shard.axis == VP_SHARD_COLS)
+        return x->spread == VP_SPREAD_COLS && !bias;
+    return x->spread == VP_SPREAD_WHOLE &&
+           (!bias || is_cut(bias) == is_cut(weight));
 }
 
 static enum vp_status linear_shape(struct vp_graph *graph, struct vp_op *op)
@@ -128,18 +172,23 @@ static enum vp_status linear_shape(struct vp_graph *graph, struct vp_op *op)
     const struct vp_value *x = in_value(graph, op, 0);
     const struct vp_param *weight = in_param(graph, op, 0);
     const struct vp_param *bias = in_param(graph, op, 1);
+    enum vp_spread spread;
     int64_t rows, cols;
 
     if (!is_float(x) || !weight || weight->cols != x->cols)
         return refuse(graph, op, "weight does not fit the input");
     if (bias && bias->rows * bias->cols != weight->rows)
         return refuse(graph, op, "bias does not fit the weight");
+    if (!find_linear_spread(x, weight, bias, &spread))
+        return refuse(graph, op, "weight and input are not cut alike");
+    if (spread == VP_SPREAD_PARTIAL && op->attr.act != VP_ACT_NONE)
+        return refuse(graph, op, "an activation comes after the sum");
     rows = x->rows;
     cols = weight->rows;
     op->out = result(graph, op, rows, cols);
     if (op->attr.act != VP_ACT_NONE)
         op->aux[0] = result(graph, op, rows, cols);
-    return done(graph);
+    return done_as(graph, op, spread);
 }
 
 static enum vp_status layernorm_shape(struct vp_graph *graph, struct vp_op *op)
@@ -150,6 +199,8 @@ static enum vp_status layernorm_shape(struct vp_graph *graph, struct vp_op *op)
     if (!is_float(x) || !is_row(in_param(graph, op, 0), x->cols) ||
         !is_row(in_param(graph, op, 1), x->cols))
         return refuse(graph, op, "gamma and beta do not fit the input");
+    if (!is_whole(x))
+        return refuse(graph, op, "needs whole rows");
     rows = x->rows;
     cols = x->cols;
     op->out = result(graph, op, rows, cols);
@@ -162,6 +213,7 @@ static enum vp_status attention_shape(struct vp_graph *graph, struct vp_op *op)
     const struct vp_value *q = in_value(graph, op, 0);
     const struct vp_value *kv = in_value(graph, op, 1);
     int64_t hidden, rows, k_rows;
+    enum vp_spread spread;
 
     if (!is_float(q) || (kv && !is_float(kv)))
         return refuse(graph, op, "needs float inputs");
@@ -170,6 +222,8 @@ static enum vp_status attention_shape(struct vp_graph *graph, struct vp_op *op)
     k_rows = kv ? kv->rows : rows;
     if (kv ? kv->cols != 2 * hidden : q->cols != 3 * hidden)
         return refuse(graph, op, "query, key and value do not match");
+    if (q->spread == VP_SPREAD_PARTIAL || (kv && kv->spread != q->spread))
+        return refuse(graph, op, "query, key and value are not cut alike");
     if (!is_dropout(op->attr.p))
         return refuse(graph, op, "the dropout probability is not in 0 .. 1");
     if (op->attr.causal && k_rows != rows)
@@ -182,9 +236,10 @@ static enum vp_status attention_shape(struct vp_graph *graph, struct vp_op *op)
         return refuse(graph, op, "key mask does not match the keys");
     op->attr.k_len = k_rows / graph->batch;
     op->attr.scale = (float)(1.0 / sqrt((double)(hidden / op->attr.heads)));
+    spread = q->spread;
     op->out = result(graph, op, rows, hidden);
     op->aux[0] = statistic(graph, op, rows, op->attr.heads);
-    return done(graph);
+    return done_as(graph, op, spread);
 }
 
 static enum vp_status cached_attention_shape(struct vp_graph *graph,
@@ -252,11 +307,13 @@ static enum vp_status cached_cross_attention_shape(struct vp_graph *graph,
 static enum vp_status same_shape(struct vp_graph *graph, struct vp_op *op)
 {
     const struct vp_value *x = in_value(graph, op, 0);
+    enum vp_spread spread;
 
     if (!is_float(x))
         return refuse(graph, op, "needs a float input");
+    spread = x->spread;
     op->out = result(graph, op, x->rows, x->cols);
-    return done(graph);
+    return done_as(graph, op, spread);
 }
 
 static enum vp_status dropout_shape(struct vp_graph *graph, struct vp_op *op)
@@ -265,6 +322,8 @@ static enum vp_status dropout_shape(struct vp_graph *graph, struct vp_op *op)
         return refuse(graph, op, "rows are not a multiple of the batch");
     if (!is_dropout(op->attr.p))
         return refuse(graph, op, "the dropout probability is not in 0 .. 1");
+    if (in_value(graph, op, 0)->spread == VP_SPREAD_PARTIAL)
+        return refuse(graph, op, "its input lacks the sum over the group");
     return same_shape(graph, op);
 }
 
@@ -276,6 +335,8 @@ static enum vp_status add_shape(struct vp_graph *graph, struct vp_op *op)
     if (!is_float(a) || !is_float(b) || a->rows != b->rows ||
         a->cols != b->cols)
         return refuse(graph, op, "the inputs differ in shape");
+    if (!is_whole(a) || !is_whole(b))
+        return refuse(graph, op, "needs whole rows");
     return same_shape(graph, op);
 }
 
@@ -286,8 +347,24 @@ static enum vp_status gather_shape(struct vp_graph *graph, struct vp_op *op)
 
     if (!is_float(x) || !rows || rows->dtype != VP_DTYPE_I32)
         return refuse(graph, op, "needs a float input and row numbers");
+    if (!is_whole(x))
+        return refuse(graph, op, "needs whole rows");
     op->out = result(graph, op, rows->rows, x->cols);
     return done(graph);
+}
+
+/* A cut output layer may have more rows than there are ids. */
+static int64_t count_ids(const struct vp_graph *graph,
+                         const struct vp_value *logits)
+{
+    const struct vp_op *producer = logits->producer == VP_NONE
+                                       ? NULL
+                                       : &graph->ops[logits->producer];
+
+    if (logits->spread != VP_SPREAD_COLS)
+        return logits->cols;
+    VP_BUG_ON(!producer || producer->kind != VP_OP_LINEAR);
+    return in_param(graph, producer, 0)->shard.whole;
 }
 
 static enum vp_status cross_entropy_shape(struct vp_graph *graph,
@@ -300,7 +377,10 @@ static enum vp_status cross_entropy_shape(struct vp_graph *graph,
         return refuse(graph, op, "labels do not match the logits");
     if (op->in[2] != VP_NONE && !is_ids(in_value(graph, op, 2), logits->rows))
         return refuse(graph, op, "weights do not match the logits");
+    if (logits->spread == VP_SPREAD_PARTIAL)
+        return refuse(graph, op, "its input lacks the sum over the group");
     rows = logits->rows;
+    op->attr.n_ids = count_ids(graph, logits);
     op->out = statistic(graph, op, 1, VP_LOSS_COLS);
     op->aux[0] = statistic(graph, op, rows, 2);
     return done(graph);
@@ -315,6 +395,19 @@ static enum vp_status argmax_shape(struct vp_graph *graph, struct vp_op *op)
     if (!is_float(x))
         return refuse(graph, op, "needs a float input");
     op->out = typed_result(graph, op, VP_DTYPE_I32, x->rows, 1);
+    return done(graph);
+}
+
+static enum vp_status group_sum_shape(struct vp_graph *graph, struct vp_op *op)
+{
+    const struct vp_value *x = in_value(graph, op, 0);
+    const struct vp_param *bias = in_param(graph, op, 0);
+
+    if (!is_float(x) || x->spread != VP_SPREAD_PARTIAL)
+        return refuse(graph, op, "its input is not a part of a sum");
+    if (bias && (!is_row(bias, x->cols) || is_cut(bias)))
+        return refuse(graph, op, "bias does not fit the input");
+    op->out = result(graph, op, x->rows, x->cols);
     return done(graph);
 }
 
@@ -353,6 +446,12 @@ static double attention_flops(const struct vp_graph *graph,
 bool vp_op_has_dz(const struct vp_op *op)
 {
     return op->kind == VP_OP_LINEAR && op->attr.act != VP_ACT_NONE;
+}
+
+bool vp_op_sums_gradient(const struct vp_graph *graph, const struct vp_op *op)
+{
+    return op->kind == VP_OP_LINEAR &&
+           graph->params[op->par[0]].shard.axis == VP_SHARD_ROWS;
 }
 
 bool vp_op_can_recompute_out(const struct vp_op *op)
@@ -446,6 +545,19 @@ const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT] = {
     },
     [VP_OP_COPY] = {
         .name = "copy",
+        .shape = same_shape,
+        .grad_in = VP_NEED_IN0,
+        .has_b = true,
+    },
+    [VP_OP_GROUP_SUM] = {
+        .name = "group_sum",
+        .shape = group_sum_shape,
+        .grad_in = VP_NEED_IN0,
+        .passes_grad = true,
+        .has_w = true,
+    },
+    [VP_OP_GROUP_COPY] = {
+        .name = "group_copy",
         .shape = same_shape,
         .grad_in = VP_NEED_IN0,
         .has_b = true,

@@ -37,6 +37,10 @@ extern const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT];
  * the pre-activation (`dz`), which its W kernel reads instead of dout. */
 bool vp_op_has_dz(const struct vp_op *op);
 
+/* True where B makes a member's part of the gradient of in0, and the gradient is the
+ * sum of these over the group: lowering adds group_copy behind B. */
+bool vp_op_sums_gradient(const struct vp_graph *graph, const struct vp_op *op);
+
 /* True where the B kernel can write `out` once more (`again`), from aux0 and
  * whatever else it reads: W kernels that read `out` then need not find it kept.
  * A linear does so if it has an activation. */

@@ -29,11 +29,15 @@ static const char *layer_name(const struct bert *b, int64_t layer,
 
 /* x: [B*S, in] -> [B*S, out] */
 static vp_val dense(const struct bert *b, vp_val x, const char *name,
-                    int64_t in, int64_t out, enum vp_act act)
+                    int64_t in, int64_t out, enum vp_act act,
+                    enum vp_shard_axis shard)
 {
-    struct vp_dense layer = {
-        .in = in, .out = out, .std = INIT_STD, .act = act, .bias = true
-    };
+    struct vp_dense layer = { .in = in,
+                              .out = out,
+                              .std = INIT_STD,
+                              .act = act,
+                              .bias = true,
+                              .shard = shard };
 
     return vp_build_linear(b->graph, x, &layer, &name, 1);
 }
@@ -57,9 +61,8 @@ static vp_val embeddings(struct bert *b, const struct vp_dims *dims)
     vp_val x;
 
     vp_graph_line(g);
-    b->word_table = vp_graph_param(g, "bert.embeddings.word_embeddings.weight",
-                                   c->vocab, c->hidden, VP_INIT_NORMAL,
-                                   INIT_STD);
+    b->word_table = vp_build_table(g, "bert.embeddings.word_embeddings.weight",
+                                   c->vocab, c->hidden, INIT_STD);
     positions = vp_graph_param(g, "bert.embeddings.position_embeddings.weight",
                                c->positions, c->hidden, VP_INIT_NORMAL,
                                INIT_STD);
@@ -67,6 +70,7 @@ static vp_val embeddings(struct bert *b, const struct vp_dims *dims)
                                 "bert.embeddings.token_type_embeddings.weight",
                                 c->types, c->hidden, VP_INIT_NORMAL, INIT_STD);
     x = vp_embed(g, ids, types, b->word_table, positions, type_table, 1.0f, -1);
+    x = vp_group_sum(g, x, VP_NONE);
     x = layernorm(b, x, "bert.embeddings.LayerNorm");
     return vp_dropout(g, x, c->dropout);
 }
@@ -76,9 +80,11 @@ static vp_val attention(const struct bert *b, vp_val x, int64_t layer)
 {
     const struct vp_model_config *c = b->config;
     struct vp_graph *g = b->graph;
-    struct vp_dense packed = {
-        .in = c->hidden, .out = c->hidden, .std = INIT_STD, .bias = true
-    };
+    struct vp_dense packed = { .in = c->hidden,
+                               .out = c->hidden,
+                               .std = INIT_STD,
+                               .bias = true,
+                               .shard = VP_SHARD_ROWS };
     const char *names[] = {
         layer_name(b, layer, "attention.self.query"),
         layer_name(b, layer, "attention.self.key"),
@@ -88,11 +94,11 @@ static vp_val attention(const struct bert *b, vp_val x, int64_t layer)
 
     vp_graph_line(g);
     y = vp_build_linear(g, x, &packed, names, 3);
-    y = vp_attention(g, y, VP_NONE, b->mask, (int)c->heads, false,
+    y = vp_attention(g, y, VP_NONE, b->mask, vp_build_heads(g, c->heads), false,
                      c->attention_dropout);
     vp_graph_line(g);
     y = dense(b, y, layer_name(b, layer, "attention.output.dense"), c->hidden,
-              c->hidden, VP_ACT_NONE);
+              c->hidden, VP_ACT_NONE, VP_SHARD_COLS);
     vp_graph_line(g);
     y = vp_dropout(g, y, c->dropout);
     vp_graph_line(g);
@@ -108,10 +114,10 @@ static vp_val ffn(const struct bert *b, vp_val x, int64_t layer)
 
     vp_graph_line(g);
     y = dense(b, x, layer_name(b, layer, "intermediate.dense"), c->hidden,
-              c->ffn, c->act);
+              c->ffn, c->act, VP_SHARD_ROWS);
     vp_graph_line(g);
     y = dense(b, y, layer_name(b, layer, "output.dense"), c->ffn, c->hidden,
-              VP_ACT_NONE);
+              VP_ACT_NONE, VP_SHARD_COLS);
     vp_graph_line(g);
     y = vp_dropout(g, y, c->dropout);
     vp_graph_line(g);
@@ -128,13 +134,12 @@ static vp_val decoder(const struct bert *b, vp_val x)
 
     if (c->tie_embeddings) {
         weight = vp_graph_tied(g, b->word_table);
-        bias = vp_graph_param(g, "cls.predictions.bias", 1, c->vocab,
-                              VP_INIT_ZERO, 0.0f);
+        bias = vp_build_output_bias(g, "cls.predictions.bias", c->vocab);
     } else {
-        weight = vp_graph_param(g, "cls.predictions.decoder.weight", c->vocab,
-                                c->hidden, VP_INIT_NORMAL, INIT_STD);
-        bias = vp_graph_param(g, "cls.predictions.decoder.bias", 1, c->vocab,
-                              VP_INIT_ZERO, 0.0f);
+        weight = vp_build_table(g, "cls.predictions.decoder.weight", c->vocab,
+                                c->hidden, INIT_STD);
+        bias = vp_build_output_bias(g, "cls.predictions.decoder.bias",
+                                    c->vocab);
     }
     return vp_linear(g, x, weight, bias, VP_ACT_NONE);
 }
@@ -153,7 +158,7 @@ static void head(const struct bert *b, vp_val x, const struct vp_dims *dims)
     x = layernorm(b, x, layer_name(b, c->layers - 1, "output.LayerNorm"));
     vp_graph_line(g);
     x = dense(b, x, "cls.predictions.transform.dense", c->hidden, c->hidden,
-              c->act);
+              c->act, VP_SHARD_NONE);
     vp_graph_line(g);
     x = layernorm(b, x, "cls.predictions.transform.LayerNorm");
     vp_graph_line(g);

@@ -31,16 +31,47 @@ static vp_par packed_bias(struct vp_graph *graph, const struct vp_dense *dense,
     return bias;
 }
 
+int vp_build_heads(const struct vp_graph *graph, int64_t heads)
+{
+    return (int)(heads / graph->n_members);
+}
+
+vp_par vp_build_table(struct vp_graph *graph, const char *name, int64_t rows,
+                      int64_t cols, float std)
+{
+    vp_par table = vp_graph_param(graph, name, rows, cols, VP_INIT_NORMAL, std);
+
+    vp_graph_shard(graph, table, VP_SHARD_ROWS, 1, true);
+    return table;
+}
+
+vp_par vp_build_output_bias(struct vp_graph *graph, const char *name,
+                            int64_t cols)
+{
+    vp_par bias = vp_graph_param(graph, name, 1, cols, VP_INIT_ZERO, 0.0f);
+
+    vp_graph_shard(graph, bias, VP_SHARD_COLS, 1, true);
+    return bias;
+}
+
 vp_val vp_build_linear(struct vp_graph *graph, vp_val x,
                        const struct vp_dense *dense, const char *const *names,
                        int n_names)
 {
     vp_par weight = packed_weight(graph, dense, names, n_names);
+    int n_sections = dense->n_sections > 0 ? dense->n_sections : 1;
+    bool sums = dense->shard == VP_SHARD_COLS && graph->n_members > 1;
     vp_par bias = VP_NONE;
+    vp_val y;
 
     if (dense->bias)
         bias = packed_bias(graph, dense, names, n_names);
-    return vp_linear(graph, x, weight, bias, dense->act);
+    if (dense->shard != VP_SHARD_NONE)
+        vp_graph_shard(graph, weight, dense->shard, n_sections, false);
+    if (dense->shard == VP_SHARD_ROWS)
+        vp_graph_shard(graph, bias, VP_SHARD_COLS, n_sections, false);
+    y = vp_linear(graph, x, weight, sums ? VP_NONE : bias, dense->act);
+    return sums ? vp_group_sum(graph, y, bias) : y;
 }
 
 vp_val vp_build_layernorm(struct vp_graph *graph, vp_val x, const char *name,

@@ -13,7 +13,20 @@ struct vp_dense {
     enum vp_act act;
     bool bias;
     bool stored_transposed;
+    /* In a tensor-parallel group: cut by output features (ROWS of the weight), by
+     * input features (COLS), which ends in a sum over the group, or not at all. */
+    enum vp_shard_axis shard;
+    int n_sections; /* of the output features of a name; 0: 1 */
 };
+
+/* Heads of attention that one member of a group has. */
+int vp_build_heads(const struct vp_graph *graph, int64_t heads);
+/* A table [rows, cols] of ids, cut by rows in a group. */
+vp_par vp_build_table(struct vp_graph *graph, const char *name, int64_t rows,
+                      int64_t cols, float std);
+/* A bias of the output layer, cut as its table. */
+vp_par vp_build_output_bias(struct vp_graph *graph, const char *name,
+                            int64_t cols);
 
 /* Several names (query, key, value) are the parts of one packed layer:
  * x [rows, in] -> [rows, n_names * out]. */

@@ -34,15 +34,9 @@ static const char *layer_name(const struct gpt2 *m, int64_t layer,
 
 /* Hugging Face keeps GPT-2's layers as Conv1D: weights are [in, out]. */
 static vp_val conv1d(const struct gpt2 *m, vp_val x, const char *name,
-                     int64_t in, int64_t out, enum vp_act act, float std)
+                     struct vp_dense layer)
 {
-    struct vp_dense layer = { .in = in,
-                              .out = out,
-                              .std = std,
-                              .act = act,
-                              .bias = true,
-                              .stored_transposed = true };
-
+    layer.bias = layer.stored_transposed = true;
     return vp_build_linear(m->graph, x, &layer, &name, 1);
 }
 
@@ -59,7 +53,8 @@ static vp_val attend(const struct gpt2 *m, vp_val qkv)
     if (m->lines != VP_NONE)
         return vp_cached_attention(m->graph, qkv, m->at, m->lines,
                                    (int)c->heads, m->graph->cache.n_lines);
-    return vp_attention(m->graph, qkv, VP_NONE, VP_NONE, (int)c->heads, true,
+    return vp_attention(m->graph, qkv, VP_NONE, VP_NONE,
+                        vp_build_heads(m->graph, c->heads), true,
                         c->attention_dropout);
 }
 
@@ -73,11 +68,18 @@ static vp_val attention(const struct gpt2 *m, vp_val x, int64_t layer)
     vp_graph_line(g);
     y = layernorm(m, x, layer_name(m, layer, "ln_1"));
     vp_graph_line(g);
-    y = conv1d(m, y, layer_name(m, layer, "attn.c_attn"), c->hidden,
-               3 * c->hidden, VP_ACT_NONE, INIT_STD);
+    y = conv1d(m, y, layer_name(m, layer, "attn.c_attn"),
+               (struct vp_dense){ .in = c->hidden,
+                                  .out = 3 * c->hidden,
+                                  .std = INIT_STD,
+                                  .shard = VP_SHARD_ROWS,
+                                  .n_sections = 3 });
     y = attend(m, y);
-    y = conv1d(m, y, layer_name(m, layer, "attn.c_proj"), c->hidden, c->hidden,
-               VP_ACT_NONE, m->residual_std);
+    y = conv1d(m, y, layer_name(m, layer, "attn.c_proj"),
+               (struct vp_dense){ .in = c->hidden,
+                                  .out = c->hidden,
+                                  .std = m->residual_std,
+                                  .shard = VP_SHARD_COLS });
     y = vp_dropout(g, y, c->dropout);
     vp_graph_line(g);
     return vp_add(g, y, x);
@@ -93,10 +95,17 @@ static vp_val mlp(const struct gpt2 *m, vp_val x, int64_t layer)
     vp_graph_line(g);
     y = layernorm(m, x, layer_name(m, layer, "ln_2"));
     vp_graph_line(g);
-    y = conv1d(m, y, layer_name(m, layer, "mlp.c_fc"), c->hidden, c->ffn,
-               c->act, INIT_STD);
-    y = conv1d(m, y, layer_name(m, layer, "mlp.c_proj"), c->ffn, c->hidden,
-               VP_ACT_NONE, m->residual_std);
+    y = conv1d(m, y, layer_name(m, layer, "mlp.c_fc"),
+               (struct vp_dense){ .in = c->hidden,
+                                  .out = c->ffn,
+                                  .std = INIT_STD,
+                                  .act = c->act,
+                                  .shard = VP_SHARD_ROWS });
+    y = conv1d(m, y, layer_name(m, layer, "mlp.c_proj"),
+               (struct vp_dense){ .in = c->ffn,
+                                  .out = c->hidden,
+                                  .std = m->residual_std,
+                                  .shard = VP_SHARD_COLS });
     y = vp_dropout(g, y, c->dropout);
     vp_graph_line(g);
     return vp_add(g, y, x);
@@ -116,8 +125,8 @@ static void head(const struct gpt2 *m, vp_val x, vp_par word_table)
     if (c->tie_embeddings)
         weight = vp_graph_tied(g, word_table);
     else
-        weight = vp_graph_param(g, "lm_head.weight", c->vocab, c->hidden,
-                                VP_INIT_NORMAL, INIT_STD);
+        weight = vp_build_table(g, "lm_head.weight", c->vocab, c->hidden,
+                                INIT_STD);
     x = vp_linear(g, x, weight, VP_NONE, VP_ACT_NONE);
     vp_build_end(g, x, labels, c->label_smoothing);
 }
@@ -153,12 +162,12 @@ void vp_gpt2_build(const struct vp_model_config *config,
     m.residual_std = (float)(INIT_STD / sqrt(2.0 * (double)config->layers));
     vp_graph_block(graph, "embeddings");
     vp_graph_line(graph);
-    words = vp_graph_param(graph, "transformer.wte.weight", config->vocab,
-                           config->hidden, VP_INIT_NORMAL, INIT_STD);
+    words = vp_build_table(graph, "transformer.wte.weight", config->vocab,
+                           config->hidden, INIT_STD);
     positions = vp_graph_param(graph, "transformer.wpe.weight",
                                config->positions, config->hidden,
                                VP_INIT_NORMAL, INIT_STD);
-    x = embed(&m, ids, words, positions);
+    x = vp_group_sum(graph, embed(&m, ids, words, positions), VP_NONE);
     vp_build_lines(graph, 2); /* positions, "+" */
     for (int64_t i = 0; i < config->layers; i++) {
         vp_graph_block(graph,

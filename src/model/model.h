@@ -32,6 +32,7 @@ struct vp_model_config {
     bool tie_embeddings;
     bool attention_bias; /* translation only; others always have it */
     enum vp_dtype dtype; /* of weights and activations */
+    int n_members;       /* ranks that share each operator; 0: 1 */
 };
 
 /* The operators of a model that is not in the table. */
@@ -147,9 +148,10 @@ enum vp_status vp_model_format_json(const struct vp_model *model,
 
 /* ---- Weights ------------------------------------------------------------ */
 
-/* Writes the published initial value of a parameter, [rows, cols]. A pure
- * function of seed, the parts' names and the element, so it does not depend on
- * partition. Tied parameters get the value of their owner. */
+/* Writes the published initial value of a parameter: its parts one after the other,
+ * each as a whole also where the members of a group have slices of it, see
+ * graph/shard.h. A pure function of seed, the parts' names and the element, so it does
+ * not depend on partition. Tied parameters get the value of their owner. */
 void vp_param_init(const struct vp_graph *graph, vp_par par, uint64_t seed,
                    float *out);
 /* Elements [begin, begin + n) of it, to out[0 .. n-1]. Any thread. */

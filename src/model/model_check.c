@@ -51,6 +51,31 @@ static enum vp_status check_dropout(const char *key, float p,
     return VP_OK;
 }
 
+/* Members of a tensor-parallel group have equal numbers of heads and of columns of
+ * the feed-forward layer. */
+static enum vp_status check_members(const struct vp_model_config *c,
+                                    struct vp_err *err)
+{
+    if (c->n_members <= 1)
+        return VP_OK;
+    if (c->heads % c->n_members != 0)
+        return vp_err_refuse(err, "mp_size heads",
+                             "mp_size: %d ranks cannot share %" PRId64
+                             " heads; use a divisor of heads",
+                             c->n_members, c->heads);
+    if (c->ffn % c->n_members != 0)
+        return vp_err_refuse(err, "mp_size ffn",
+                             "mp_size: %d ranks cannot share ffn %" PRId64
+                             "; use a divisor of ffn",
+                             c->n_members, c->ffn);
+    if (c->vocab < c->n_members)
+        return vp_err_refuse(err, "mp_size vocab",
+                             "mp_size: %d ranks cannot share a vocabulary of "
+                             "%" PRId64 "; use a smaller one",
+                             c->n_members, c->vocab);
+    return VP_OK;
+}
+
 static enum vp_status check_sizes(const struct vp_model *model,
                                   const struct vp_model_config *c,
                                   struct vp_err *err)
@@ -70,6 +95,7 @@ static enum vp_status check_sizes(const struct vp_model *model,
                              "is a multiple of %" PRId64,
                              c->heads, c->hidden, c->heads);
     VP_TRY(check_range("ffn", c->ffn, 1, MAX_ROWS, err));
+    VP_TRY(check_members(c, err));
     VP_TRY(check_range("positions", c->positions, 1, MAX_ROWS, err));
     if (model->task == VP_TASK_MASKED_LM)
         VP_TRY(check_range("types", c->types, 1, MAX_ROWS, err));

@@ -51,18 +51,21 @@ static void init_sinusoid(const struct vp_param *param, int64_t first,
 static void init_normal(const struct vp_param *param, uint64_t seed,
                         int64_t begin, int64_t n, float *out)
 {
+    int64_t at = 0;
+
     for (int i = 0; i < param->n_parts; i++) {
         const struct vp_part *part = &param->part[i];
-        int64_t at = part->row * param->cols;
+        struct vp_shape shape = vp_param_whole(param, i);
+        int64_t end = at + shape.rows * shape.cols;
         int64_t from = at > begin ? at : begin;
-        int64_t to = at + part->rows * param->cols;
+        int64_t to = end < begin + n ? end : begin + n;
         const struct vp_normal normal = { .seed = seed,
                                           .name = hash_name(part->name),
                                           .std = param->init_std };
 
-        to = to < begin + n ? to : begin + n;
         if (from < to)
             vp_normal_fill(&normal, from - at, to - from, out + (from - begin));
+        at = end;
     }
 }
 
@@ -91,7 +94,6 @@ void vp_param_init_range(const struct vp_graph *graph, vp_par par,
 void vp_param_init(const struct vp_graph *graph, vp_par par, uint64_t seed,
                    float *out)
 {
-    const struct vp_param *param = &graph->params[par];
-
-    vp_param_init_range(graph, par, seed, 0, param->rows * param->cols, out);
+    vp_param_init_range(graph, par, seed, 0,
+                        vp_param_whole_count(&graph->params[par]), out);
 }

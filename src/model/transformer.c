@@ -61,7 +61,7 @@ static vp_par token_table(struct transformer *t)
 
     if (t->shared != VP_NONE)
         return vp_graph_tied(t->graph, t->shared);
-    table = vp_graph_param(t->graph, name, c->vocab, c->hidden, VP_INIT_NORMAL,
+    table = vp_build_table(t->graph, name, c->vocab, c->hidden,
                            (float)(1.0 / sqrt((double)c->hidden)));
     if (c->tie_embeddings)
         t->shared = table;
@@ -87,6 +87,7 @@ static vp_val embedding(struct transformer *t, vp_val ids, vp_val at)
             ? vp_embed(g, ids, VP_NONE, table, positions, VP_NONE, scale,
                        c->pad)
             : vp_embed_at(g, ids, at, table, positions, scale, c->pad);
+    x = vp_group_sum(g, x, VP_NONE);
     vp_build_lines(g, 3);
     return x;
 }
@@ -101,7 +102,8 @@ static vp_val project(const struct transformer *t, vp_val x, int64_t layer,
     struct vp_dense dense = { .in = c->hidden,
                               .out = c->hidden,
                               .std = glorot_std(c->hidden, 3 * c->hidden),
-                              .bias = c->attention_bias };
+                              .bias = c->attention_bias,
+                              .shard = VP_SHARD_ROWS };
     const char *names[VP_MAX_PART];
 
     for (int i = 0; i < n_parts; i++)
@@ -117,7 +119,8 @@ static vp_val attention_end(const struct transformer *t, vp_val y, vp_val x,
     struct vp_dense out = { .in = c->hidden,
                             .out = c->hidden,
                             .std = glorot_std(c->hidden, c->hidden),
-                            .bias = c->attention_bias };
+                            .bias = c->attention_bias,
+                            .shard = VP_SHARD_COLS };
 
     y = vp_build_linear(t->graph, y, &out, &name, 1);
     vp_graph_line(t->graph);
@@ -156,7 +159,8 @@ static vp_val self_attention(const struct transformer *t, vp_val x,
                                 g->cache.n_lines);
     else
         y = vp_attention(g, y, VP_NONE, causal ? VP_NONE : t->mask,
-                         (int)c->heads, causal, c->attention_dropout);
+                         vp_build_heads(g, c->heads), causal,
+                         c->attention_dropout);
     return attention_end(t, y, x, layer_name(t, layer, "self_attn.out_proj"));
 }
 
@@ -183,7 +187,7 @@ static vp_val cross_attention(const struct transformer *t, vp_val x,
                                       g->cache.n_sources,
                                       g->cache.n_source_positions);
     else
-        y = vp_attention(g, q, kv, t->mask, (int)c->heads, false,
+        y = vp_attention(g, q, kv, t->mask, vp_build_heads(g, c->heads), false,
                          c->attention_dropout);
     return attention_end(t, y, x,
                          layer_name(t, layer, "encoder_attn.out_proj"));
@@ -198,11 +202,13 @@ static vp_val ffn(const struct transformer *t, vp_val x, int64_t layer)
                             .out = c->ffn,
                             .std = glorot_std(c->hidden, c->ffn),
                             .act = c->act,
-                            .bias = true };
+                            .bias = true,
+                            .shard = VP_SHARD_ROWS };
     struct vp_dense fc2 = { .in = c->ffn,
                             .out = c->hidden,
                             .std = glorot_std(c->ffn, c->hidden),
-                            .bias = true };
+                            .bias = true,
+                            .shard = VP_SHARD_COLS };
     const char *fc1_name = layer_name(t, layer, "fc1");
     const char *fc2_name = layer_name(t, layer, "fc2");
     vp_val y;
@@ -241,8 +247,7 @@ static void head(const struct transformer *t, vp_val x,
     if (c->tie_embeddings)
         weight = vp_graph_tied(g, t->shared);
     else
-        weight = vp_graph_param(g, "lm_head.weight", c->vocab, c->hidden,
-                                VP_INIT_NORMAL,
+        weight = vp_build_table(g, "lm_head.weight", c->vocab, c->hidden,
                                 (float)(1.0 / sqrt((double)c->hidden)));
     x = vp_linear(g, x, weight, VP_NONE, VP_ACT_NONE);
     vp_build_end(g, x, labels, c->label_smoothing);

@@ -36,7 +36,7 @@ enum vp_status vp_rank_actions_create(const struct vp_run_summary *summary,
     actions->n_ranks = n;
     for (int r = 0; r < n; r++)
         actions->ranks[r] = (struct seen){
-            .number = summary->rank_numbers ? summary->rank_numbers[r] : r,
+            .number = vp_summary_rank_number(summary, r),
             .blackbox = summary->blackboxes ? summary->blackboxes[r] : NULL,
             .n_actions = -1,
         };

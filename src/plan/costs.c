@@ -1,5 +1,6 @@
 #include "plan/costs.h"
 
+#include "graph/opdef.h"
 #include "graph/recompute.h"
 
 #include <stdlib.h>
@@ -85,6 +86,42 @@ static void move_weight_gradients(const struct vp_schedule *schedule,
     out->b += moved;
 }
 
+/* A sum over the members of a group goes around a ring, as that of replicas does. Ranks
+ * of a group are neighbours: the link is that of one host. */
+static double sum_seconds(const struct vp_cost_table *table, vp_val value)
+{
+    const struct vp_graph *graph = &table->work->graphs[0];
+    const struct vp_profile_link *link = &table->profile->same_host;
+    double n = graph->n_members;
+
+    return 2.0 * (n - 1.0) / n * (double)vp_value_bytes(graph, value) /
+               link->bytes_per_second +
+           2.0 * link->seconds;
+}
+
+/* Profiles are of one rank: sums over groups come on top. `sets` as those of
+ * compute_costs(); `r`: seconds of what is recomputed. */
+static void add_sums(const struct vp_cost_table *table, int first, int n,
+                     const uint64_t *sets, struct vp_stage_costs *out,
+                     double *r)
+{
+    const struct vp_graph *graph = &table->work->graphs[0];
+    const struct vp_block *blocks = &graph->blocks[first];
+    int end = blocks[n - 1].first_op + blocks[n - 1].n_ops;
+
+    for (int i = blocks->first_op; graph->n_members > 1 && i < end; i++) {
+        const struct vp_op *op = &graph->ops[i];
+
+        if (vp_op_sums_gradient(graph, op))
+            out->b += sum_seconds(table, op->in[0]);
+        if (op->kind != VP_OP_GROUP_SUM)
+            continue;
+        out->f += sum_seconds(table, op->out);
+        if (sets && vp_recompute_has(graph, first, sets, op))
+            *r += sum_seconds(table, op->out);
+    }
+}
+
 static struct vp_stage_costs compute_costs(const struct vp_cost_table *table,
                                            const struct vp_plan *plan,
                                            const struct vp_schedule *schedule,
@@ -105,6 +142,7 @@ static struct vp_stage_costs compute_costs(const struct vp_cost_table *table,
         if (sets)
             r += vp_cost_recompute(table, b, sets[b - first]);
     }
+    add_sums(table, first, n, sets, &out, &r);
     if (schedule->stages[s].recompute)
         out.r = r;
     else if (plan->recompute_in_b)

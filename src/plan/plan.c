@@ -25,13 +25,18 @@ int vp_plan_n_stages(const struct vp_plan *plan)
     return at_least_one(plan->n_stages) * at_least_one(plan->n_chunks);
 }
 
-int vp_plan_n_ranks(const struct vp_plan *plan)
+int vp_plan_n_groups(const struct vp_plan *plan)
 {
     int n_stages = at_least_one(plan->n_stages), n = 0;
 
     for (int s = 0; s < n_stages; s++)
         n += plan->replicas ? plan->replicas[s] : 1;
     return n;
+}
+
+int vp_plan_n_ranks(const struct vp_plan *plan)
+{
+    return vp_plan_n_groups(plan) * at_least_one(plan->tensor_parallel);
 }
 
 struct vp_plan vp_plan_portable(const struct vp_plan *plan)

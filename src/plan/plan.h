@@ -81,9 +81,11 @@ struct vp_plan {
     /* Ranks. */
     const int *replicas; /* per stage without chunks; NULL: one each */
     const int *depth;    /* likewise, warm-up; NULL: by the number of ranks */
-    const int *ranks;    /* per rank: the user's number; NULL: 0, 1, ... */
-    const int *devices;  /* per rank, which is pinned there; NULL: any */
-    int tensor_parallel; /* ranks that share each operator: 0 or 1 */
+    /* Ranks that share each operator; 0: 1. Group g is the ranks g * tensor_parallel
+     * and those that follow, and counts as one rank of the schedule. */
+    int tensor_parallel;
+    const int *ranks;   /* per group: the user's number; NULL: 0, 1, ... */
+    const int *devices; /* per rank, which is pinned there; NULL: any */
 
     /* Messages and sums. */
     const enum vp_edge_kind *edges; /* from stage s to s + 1; NULL: all local */
@@ -99,7 +101,9 @@ struct vp_plan {
 
 /* Stages along the pipeline, chunks included. */
 int vp_plan_n_stages(const struct vp_plan *plan);
-/* Ranks, replicas included. */
+/* Groups of ranks that share operators, replicas included: ranks of the schedule. */
+int vp_plan_n_groups(const struct vp_plan *plan);
+/* Ranks, replicas and members of groups included. */
 int vp_plan_n_ranks(const struct vp_plan *plan);
 /* The plan without what belongs to one machine: devices and transports. */
 struct vp_plan vp_plan_portable(const struct vp_plan *plan);

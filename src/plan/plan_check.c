@@ -178,15 +178,16 @@ static void check_slots(struct check *c)
     }
 }
 
-static void check_not_yet(struct check *c)
+/* The model was built for a number of members. */
+static void check_members(struct check *c)
 {
-    const struct vp_plan *plan = c->plan;
+    int n = c->plan->tensor_parallel > 0 ? c->plan->tensor_parallel : 1;
 
-    if (plan->tensor_parallel > 1)
+    if (n != c->graph->n_members)
         REFUSE(c, "mp_size",
-               "tensor_parallel is %d: tensor parallelism is not possible yet; "
-               "set it to 1",
-               plan->tensor_parallel);
+               "tensor_parallel is %d, but the model is cut for groups of %d; "
+               "set mp_size to %d",
+               n, c->graph->n_members, n);
 }
 
 /* ---- Ranks -------------------------------------------------------------- */
@@ -209,6 +210,7 @@ static void check_replicas(struct check *c)
                    "chunks make them equal",
                    s, plan->replicas[s], plan->replicas[0], plan->n_chunks);
     }
+    n_ranks *= plan->tensor_parallel > 0 ? plan->tensor_parallel : 1;
     if (n_ranks > MAX_RANKS)
         REFUSE(c, "replicas", "replicas: %lld ranks; use at most %d",
                (long long)n_ranks, MAX_RANKS);
@@ -245,6 +247,7 @@ static void check_ranks(struct check *c)
         else
             seen[rank] = true;
     }
+    n *= plan->tensor_parallel > 0 ? plan->tensor_parallel : 1;
     for (int i = 0; plan->devices && i < n; i++)
         if (plan->devices[i] < 0)
             REFUSE(c, "machines",
@@ -279,7 +282,7 @@ int vp_plan_check(const struct vp_plan *plan, const struct vp_graph *graph,
     check_swapped(&c);
     if (c.n == 0)
         check_slots(&c);
-    check_not_yet(&c);
+    check_members(&c);
     check_replicas(&c);
     check_ranks(&c);
     check_ties(&c);

@@ -576,6 +576,7 @@ static enum vp_status check_lengths(struct reader *r)
     for (int s = 0; s < r->plan.n_stages; s++)
         n_ranks += r->plan.replicas ? r->plan.replicas[s] : 1;
     VP_TRY(check_length(r, &r->ranks, n_ranks, "rank"));
+    n_ranks *= r->plan.tensor_parallel > 0 ? r->plan.tensor_parallel : 1;
     VP_TRY(check_length(r, &r->devices, n_ranks, "rank"));
     VP_TRY(check_length(r, &r->replica_edges, r->partition.n, "stage"));
     return check_length(r, &r->edges, r->partition.n - 1, "edge");

@@ -22,10 +22,11 @@
  *   early_recompute     bool
  *   accumulation_steps  minibatches per update
  *   stages, chunks      along the pipeline, and per rank
- *   replicas            ranks of every stage, chunks not counted
+ *   replicas            groups of ranks of every stage, chunks not counted
  *   warmup_depths       likewise
- *   ranks, devices      per rank
- *   tensor_parallel     1
+ *   ranks               per group
+ *   devices             per rank: tensor_parallel entries for each group
+ *   tensor_parallel     ranks of a group, which share each operator
  *   edges               "local", "host" or "device", from each stage to the next
  *   replica_edges       likewise, among the replicas of each stage
  *   tie_edge            likewise, among ranks that share tied weights

@@ -201,7 +201,7 @@ static void print_ranks(struct vp_strbuf *b, const struct vp_plan *plan)
     print_ints(b, "replicas", plan->replicas, n);
     print_ints(b, "warmup_depths", plan->depth, n);
     print_ints(b, "ranks", plan->ranks, n_ranks);
-    print_ints(b, "devices", plan->devices, n_ranks);
+    print_ints(b, "devices", plan->devices, vp_plan_n_ranks(plan));
     print_int(b, "tensor_parallel",
               plan->tensor_parallel > 0 ? plan->tensor_parallel : 1);
     print_edges(b, "edges", plan->edges, vp_plan_n_stages(plan) - 1);

@@ -71,7 +71,8 @@ struct vp_stage_price vp_stage_price_of(const struct vp_workload *work,
 
     price.swap_bytes = sizes->n_bytes[VP_SPACE_SWAPPED];
     price.swapped = price.swap_bytes * shape->n_slots;
-    price.snapshot = price.memory.weights + whole_state(work, sizes);
+    price.snapshot = (price.memory.weights + whole_state(work, sizes)) *
+                     work->graphs[0].n_members;
     for (int list = 0; list < VP_LIST_COUNT; list++)
         price.flops[list] = (sizes->flops[VP_SLOT_REST][list] *
                                  (shape->n_slots - shape->n_first_slots) +

@@ -13,7 +13,7 @@ static int64_t count_params(const struct vp_graph *graph, int first, int n)
 
         if (param->block >= first && param->block < first + n &&
             !param->constant && param->tied_to == VP_NONE)
-            sum += param->rows * param->cols;
+            sum += vp_param_whole_count(param);
     }
     return sum;
 }
@@ -73,8 +73,8 @@ static void plan_stages(const struct vp_train_config *train,
             .recompute_ratio = train->plan.recompute_ratio
                                    ? train->plan.recompute_ratio[s]
                                    : 0.0,
-            .first_rank = plan->first_rank,
-            .n_ranks = plan->n_replicas,
+            .first_rank = plan->first_rank * graph->n_members,
+            .n_ranks = plan->n_replicas * graph->n_members,
             .depth = plan->depth,
             .n_slots = plan->n_slots,
             .n_versions = plan->n_versions,
@@ -87,7 +87,8 @@ static void plan_stages(const struct vp_train_config *train,
         stage->n_params = count_params(graph, first, stage->n_blocks);
         count_lines(train, stage);
         costs[s] = stage_costs(schedule, &prices[s], graph, stage);
-        stage->gflops = costs[s].f + costs[s].r + costs[s].b + costs[s].w;
+        stage->gflops = (costs[s].f + costs[s].r + costs[s].b + costs[s].w) *
+                        graph->n_members;
         first += stage->n_blocks;
     }
 }
@@ -153,7 +154,8 @@ enum vp_status vp_forecast_make(const struct vp_train_config *train,
     for (int s = 0; s < schedule->n_stages; s++)
         summary->gflops_per_step += stages[s].gflops *
                                     train->plan.accumulation_steps;
-    summary->n_ranks = schedule->n_ranks;
+    summary->n_members = train->graphs[0].n_members;
+    summary->n_ranks = schedule->n_ranks * summary->n_members;
     summary->rank_numbers = train->rank_numbers;
     summary->schedule = schedule->name;
     summary->asp = vp_generator_find(schedule->name)->stream;

@@ -75,16 +75,17 @@ static void print_stage(struct vp_log *log, const struct vp_config *config,
                         int s)
 {
     const struct vp_run_stage *stage = &log->summary->stages[s];
+    int n_replicas = stage->n_ranks / vp_summary_n_members(log->summary);
 
     for (int k = 0; k < stage->n_ranks; k++) {
         int rank = stage->first_rank + k;
 
         fprintf(log->files[rank], "[Rank %d] Stage: %d, Rank in stage: %d\n",
                 vp_config_rank_number(config, rank), s, k);
-        if (stage->n_ranks > 1)
+        if (n_replicas > 1)
             fprintf(log->files[rank],
                     "Replicating stage: ranks=%d, module_size=%.3f\n",
-                    stage->n_ranks, 4.0 * (double)stage->n_params);
+                    n_replicas, 4.0 * (double)stage->n_params);
     }
 }
 

@@ -342,7 +342,9 @@ static bool reads(const struct vp_samples_config *plan)
 {
     const struct vp_int_list *replicas = &plan->config->replicas;
 
-    for (int r = 0; r < (replicas->n > 0 ? replicas->at[0] : 1); r++)
+    int n_groups = replicas->n > 0 ? replicas->at[0] : 1;
+
+    for (int r = 0; r < n_groups * plan->config->mp_size; r++)
         if (vp_world_is_mine(plan->world, r))
             return true;
     return is_lead(plan);

@@ -16,7 +16,7 @@ struct vp_run_stage {
     double recompute_ratio;
     int n_lines, n_recomputed_lines; /* in all; recomputed */
     double gflops;           /* of a minibatch, with what is recomputed */
-    int first_rank, n_ranks; /* of the schedule, see rank_numbers below */
+    int first_rank, n_ranks; /* members of groups counted, see rank_numbers */
     int depth;               /* forwards before the first backward */
     int n_slots;             /* minibatches in flight on a rank */
     int n_versions;          /* of its weights */
@@ -48,7 +48,8 @@ struct vp_run_summary {
     double unigram_loss; /* nats; what a model must beat; NAN: not known */
     const struct vp_run_stage *stages;
     int n_stages, n_ranks;
-    /* The user's number of each rank of the schedule; NULL: the same. */
+    int n_members; /* ranks of a tensor-parallel group; 0: 1 */
+    /* The user's number of each group; NULL: the same. */
     const int *rank_numbers;
     /* What each rank does, see runtime/rank/blackbox.h; never unmapped. An entry
      * is NULL for a rank of another process; NULL: nothing will be run. */
@@ -67,5 +68,20 @@ struct vp_run_summary {
     double bubble_simulated; /* with FLOPs as the times of stages */
     double bubble_theory;    /* if stages were equal */
 };
+
+static inline int vp_summary_n_members(const struct vp_run_summary *summary)
+{
+    return summary->n_members > 0 ? summary->n_members : 1;
+}
+
+/* The user's number of a rank. */
+static inline int vp_summary_rank_number(const struct vp_run_summary *summary,
+                                         int rank)
+{
+    int n = vp_summary_n_members(summary), group = rank / n;
+
+    return (summary->rank_numbers ? summary->rank_numbers[group] : group) * n +
+           rank % n;
+}
 
 #endif

@@ -103,16 +103,17 @@ static size_t rank_bytes(const struct vp_train_config *config,
                          const struct vp_schedule *schedule,
                          const struct vp_stage_price *stages, int rank)
 {
-    const struct vp_rank_list *list = &schedule->ranks[rank];
+    int n_members = config->graphs[0].n_members, group = rank / n_members;
+    const struct vp_rank_list *list = &schedule->ranks[group];
     bool saves = config->saver || config->backend_config.plan_only;
     bool on_host = config->backend->device->host_memory;
-    int64_t sum = (int64_t)swapped_bytes(schedule, stages, rank);
+    int64_t sum = (int64_t)swapped_bytes(schedule, stages, group);
 
     for (int i = 0; i < list->n_stages && on_host; i++) {
         int s = list->stages[i];
 
         sum += stages[s].memory.total;
-        if (saves && rank == schedule->stages[s].first_rank)
+        if (saves && rank == schedule->stages[s].first_rank * n_members)
             sum += stages[s].snapshot;
     }
     return (size_t)sum;
@@ -161,12 +162,13 @@ struct vp_host_need vp_fit_host_need(const struct vp_train_config *config,
         .space_left = vp_host_address_space(""),
     };
     size_t n_here = 0, n_copiers = 0;
+    int n_members = config->graphs[0].n_members;
 
-    for (int r = 0; r < schedule->n_ranks; r++)
+    for (int r = 0; r < schedule->n_ranks * n_members; r++)
         if (is_here(config, r)) {
             need.memory += rank_bytes(config, schedule, stages, r);
-            need.swapped += swapped_bytes(schedule, stages, r);
-            n_copiers += count_copiers(schedule, stages, r);
+            need.swapped += swapped_bytes(schedule, stages, r / n_members);
+            n_copiers += count_copiers(schedule, stages, r / n_members);
             n_here++;
         }
     if (!config->backend->device->host_memory)

@@ -336,16 +336,16 @@ static void ranks_text(const struct vp_run_summary *summary,
                        const struct vp_run_stage *stage, char *out,
                        size_t n_bytes)
 {
-    const int *numbers = summary->rank_numbers;
     char range[32];
 
     out[0] = '\0';
     for (int i = 0, n; i < stage->n_ranks; i += n) {
-        int at = stage->first_rank + i, first = numbers ? numbers[at] : at;
+        int at = stage->first_rank + i;
+        int first = vp_summary_rank_number(summary, at);
 
         n = 1;
         while (i + n < stage->n_ranks &&
-               (!numbers || numbers[at + n] == first + n))
+               vp_summary_rank_number(summary, at + n) == first + n)
             n++;
         range_text(first, n, range, sizeof(range));
         if (strlen(out) + strlen(range) + sizeof(",...") > n_bytes) {

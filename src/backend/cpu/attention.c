@@ -207,10 +207,11 @@ static void set_rows(const struct attention *x, struct tile *t, int64_t row)
     if (!t->keep)
         return;
     for (int64_t i = 0; i < t->rows; i += 16)
-        x->simd->keep_tile(
-            t->keep + i * x->layout.ld / 16, x->layout.ld / 16, &x->dropout,
-            x->dropout.first_sample + (uint64_t)t->sample, t->head,
-            (uint32_t)((row + i) / 16), (t->n_keys + 31) / 32);
+        x->simd->keep_tile(t->keep + i * x->layout.ld / 16, x->layout.ld / 16,
+                           &x->dropout,
+                           x->dropout.first_sample + (uint64_t)t->sample,
+                           vp_arg_first_head(x->args) + t->head,
+                           (uint32_t)((row + i) / 16), (t->n_keys + 31) / 32);
 }
 
 /* Keys that row i of the tile may see, by order alone. */

@@ -358,6 +358,13 @@ static void run_calls(const struct vp_exe *exe, const struct vp_call *calls,
         vp_cpu_rows_run(run, n);
 }
 
+/* A call that waits for other members may fail; kernels cannot say so. */
+static enum vp_status members_status(const struct vp_launch *launch)
+{
+    return launch->members ? launch->members->status(launch->members->ctx)
+                           : VP_OK;
+}
+
 static enum vp_status cpu_launch_part(struct vp_exe *exe, enum vp_list list,
                                       int first, int n,
                                       const struct vp_launch *launch,
@@ -365,6 +372,7 @@ static enum vp_status cpu_launch_part(struct vp_exe *exe, enum vp_list list,
 {
     const struct vp_program *program = exe->program;
     struct vp_pool *pool = exe->backend->pool;
+    enum vp_status st = VP_OK;
     int n_run;
 
     (void)stream;
@@ -378,9 +386,12 @@ static enum vp_status cpu_launch_part(struct vp_exe *exe, enum vp_list list,
         run_calls(exe, call, n_run, launch);
         if (exe->backend->between)
             exe->backend->between(exe->backend->between_ctx);
+        st = members_status(launch);
+        if (st != VP_OK)
+            break;
     }
     vp_pool_note(pool, 0, VP_CPU_IDLE);
-    return VP_OK;
+    return st;
 }
 
 static enum vp_status cpu_launch(struct vp_exe *exe, enum vp_list list,
@@ -448,6 +459,7 @@ static enum vp_status cpu_launch_checked(struct vp_exe *exe, enum vp_list list,
 
         resolve(exe, call, launch, &args);
         exe->kernels->fn[call->op->kind][call->phase](&args);
+        VP_TRY(members_status(launch));
         if (!call_is_finite(&args, call->phase)) {
             *found_out = (struct vp_nonfinite){ call->op, call->phase };
             return VP_OK;

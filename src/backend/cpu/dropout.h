@@ -31,7 +31,7 @@ static inline bool vp_dropout_init(const struct vp_kargs *args,
         return false;
     out->k0 = (uint32_t)seed ^ (uint32_t)(seed >> 32) * 0x85EBCA6Bu;
     out->k1 = (uint32_t)VP_RNG_DROPOUT << 24 |
-              ((uint32_t)args->op->id & 0xFFFFFFu);
+              ((uint32_t)args->op->stream & 0xFFFFFFu);
     out->first_sample = args->mb->first_sample;
     out->threshold = threshold;
     out->scale = vp_dropout_scale(args->op->attr.p);

@@ -82,23 +82,37 @@ struct drop {
     const struct vp_simd *simd;
     struct vp_dropout dropout;
     int64_t q_len, cols;
+    int64_t first_col; /* of this member's slice, in the whole */
     void *dst;
     const void *x;
     bool add;
 };
 
+/* Bits of `n` columns from `col` on, which need not be a multiple of 16. */
+static void keep_cols(const struct drop *d, vp_bits16 *keep, uint64_t sample,
+                      uint32_t row, int64_t col, int64_t n)
+{
+    int shift = (int)(col % 16);
+    int64_t n_words = (n + 15) / 16;
+
+    d->simd->keep_row(keep, &d->dropout, sample, row, (uint32_t)(col / 16),
+                      n_words + (shift > 0));
+    for (int64_t i = 0; shift > 0 && i < n_words; i++)
+        keep[i] = (vp_bits16)(keep[i] >> shift | keep[i + 1] << (16 - shift));
+}
+
 static void drop_row(const struct drop *d, int64_t row)
 {
     int64_t step = 16 * KEEP_WORDS;
     uint64_t sample = d->dropout.first_sample + (uint64_t)(row / d->q_len);
-    vp_bits16 keep[KEEP_WORDS];
+    vp_bits16 keep[KEEP_WORDS + 1];
 
     for (int64_t col = 0; col < d->cols; col += step) {
         int64_t n = d->cols - col < step ? d->cols - col : step;
         int64_t at = row * d->cols + col;
 
-        d->simd->keep_row(keep, &d->dropout, sample, (uint32_t)(row % d->q_len),
-                          (uint32_t)(col / 16), (n + 15) / 16);
+        keep_cols(d, keep, sample, (uint32_t)(row % d->q_len),
+                  d->first_col + col, n);
         d->simd->drop(vp_elem(d->simd, d->dst, at),
                       vp_elem_of(d->simd, d->x, at), keep, d->dropout.scale,
                       d->add, n);
@@ -112,6 +126,7 @@ static void drop(const struct vp_kargs *args, void *dst, bool add,
     struct drop d = { .simd = vp_simd(args->graph->dtype),
                       .q_len = args->op->attr.q_len,
                       .cols = cols_of(args),
+                      .first_col = vp_arg_first_col(args, args->op->out),
                       .dst = dst,
                       .x = x,
                       .add = add };

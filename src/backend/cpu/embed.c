@@ -4,6 +4,7 @@
 #include "backend/cpu/fast.h"
 #include "backend/cpu/scatter.h"
 #include "backend/cpu/simd.h"
+#include "graph/shard.h"
 
 #include <string.h>
 
@@ -14,6 +15,9 @@ struct embed {
     int64_t n_rows[VP_MAX_PARAM]; /* of the tables */
     const int32_t *ids, *types;   /* [rows]; types may be NULL */
     const int32_t *at;            /* [rows]: given positions, or NULL */
+    int64_t n_ids,
+        first_id; /* of the whole table, and of this member's slice */
+    bool leads;   /* this member adds positions and types */
     struct vp_chunks chunks;
 };
 
@@ -27,8 +31,13 @@ static struct embed embed_of(const struct vp_kargs *args)
                        .ids = args->in[0],
                        .types = args->in[1],
                        .at = args->in[2],
+                       .leads = !args->members || args->members->me == 0,
                        .chunks = vp_chunks_rows(out->rows, out->cols) };
+    const struct vp_param *table = &args->graph->params[args->op->par[0]];
 
+    e.n_ids = vp_param_whole(table, 0).rows;
+    if (args->members)
+        e.first_id = vp_shard_first(table, args->members->me);
     for (int k = 0; k < VP_MAX_PARAM; k++)
         if (args->op->par[k] != VP_NONE)
             e.n_rows[k] = args->graph->params[args->op->par[k]].rows;
@@ -64,6 +73,15 @@ static int64_t next_position(const struct embed *e, int64_t row, int64_t last)
     return last + !is_pad(e, row - 1);
 }
 
+/* The row of this member's slice of the table that has `id`; -1: another member
+ * has it. */
+static int32_t own_id(const struct embed *e, int32_t id)
+{
+    int64_t row = id - e->first_id;
+
+    return row >= 0 && row < e->n_rows[0] ? (int32_t)row : -1;
+}
+
 /* Row `row` of a table of embeddings; NULL if there is no such table. */
 static const void *table_row(const struct embed *e, int table, int64_t row)
 {
@@ -72,20 +90,49 @@ static const void *table_row(const struct embed *e, int table, int64_t row)
     return at ? vp_elem_of(e->simd, at, row * e->H) : NULL;
 }
 
+static void clear_row(const struct embed *e, void *out)
+{
+    memset(out, 0, (size_t)(e->H * vp_dtype_bytes(e->simd->dtype)));
+}
+
+/* What a member of a group adds to a row. */
+static void forward_part(const struct embed *e, void *out, const void *token,
+                         const void *position, const void *type)
+{
+    float scale = e->args->op->attr.scale;
+
+    if (!e->leads)
+        position = type = NULL;
+    if (!token && position) { /* terms move up */
+        token = position;
+        position = NULL;
+        scale = 1.0f;
+    } else if (!token && type) {
+        token = type;
+        type = NULL;
+        scale = 1.0f;
+    }
+    if (token)
+        e->simd->embed(out, token, scale, position, type, e->H);
+    else
+        clear_row(e, out);
+}
+
 static void forward_row(const struct embed *e, int64_t row, int64_t position)
 {
     bool typed = e->args->par[2] != NULL;
     int32_t id = e->ids[row], type = typed ? e->types[row] : 0;
+    int32_t own = own_id(e, id);
     void *out = vp_elem(e->simd, e->args->out, row * e->H);
 
-    VP_BUG_ON(id < 0 || id >= e->n_rows[0]);
+    VP_BUG_ON(id < 0 || id >= e->n_ids);
     VP_BUG_ON(typed && (type < 0 || type >= e->n_rows[2]));
     VP_BUG_ON(e->args->par[1] && position >= e->n_rows[1]);
     if (is_pad(e, row) || position < 0)
-        memset(out, 0, (size_t)(e->H * vp_dtype_bytes(e->simd->dtype)));
+        clear_row(e, out);
     else
-        e->simd->embed(out, table_row(e, 0, id), e->args->op->attr.scale,
-                       table_row(e, 1, position), table_row(e, 2, type), e->H);
+        forward_part(e, out, own < 0 ? NULL : table_row(e, 0, own),
+                     table_row(e, 1, position), table_row(e, 2, type));
 }
 
 static void forward_task(void *ctx, int task, int thread)
@@ -119,7 +166,7 @@ static void set_index(const struct embed *e, int k, int32_t *index)
         if (is_pad(e, i))
             index[i] = -1;
         else if (k == 0)
-            index[i] = e->ids[i];
+            index[i] = own_id(e, e->ids[i]);
         else
             index[i] = k == 1 ? (int32_t)position : e->types[i];
     }

@@ -1,5 +1,7 @@
 /* The table of fast kernels. */
 #include "backend/cpu/fast.h"
+#include "backend/cpu/cross_entropy.h"
+#include "backend/cpu/group_sum.h"
 #include "backend/cpu/rows.h"
 
 /* Kernels of rows as calls of their own. */
@@ -44,6 +46,11 @@ static size_t scratch_bytes(const struct vp_graph *graph,
         return vp_cpu_cached_attention_scratch(graph, op) * (size_t)n_threads;
     case VP_OP_GATHER:
         return vp_cpu_gather_scratch(graph, op, phase);
+    case VP_OP_CROSS_ENTROPY:
+        return vp_cpu_cross_entropy_scratch(graph, op, phase);
+    case VP_OP_GROUP_SUM:
+    case VP_OP_GROUP_COPY:
+        return vp_cpu_group_sum_scratch(graph, op, phase);
     default:
         return 0;
     }
@@ -67,6 +74,9 @@ const struct vp_cpu_kernels vp_cpu_fast = {
                                   vp_cpu_cross_entropy_b },
         [VP_OP_ARGMAX] = { vp_cpu_argmax_f },
         [VP_OP_COPY] = { rows_f, rows_b },
+        [VP_OP_GROUP_SUM] = { [VP_PHASE_F] = vp_cpu_group_sum_f,
+                              [VP_PHASE_W] = rows_w },
+        [VP_OP_GROUP_COPY] = { rows_f, vp_cpu_group_copy_b },
     },
     .rows = {
         [VP_OP_LAYERNORM] = { { vp_cpu_layernorm_f, NULL },
@@ -77,6 +87,9 @@ const struct vp_cpu_kernels vp_cpu_fast = {
         [VP_OP_ADD] = { { vp_cpu_add_f, NULL } },
         [VP_OP_SCALE] = { { vp_cpu_scale_f, NULL }, { vp_cpu_scale_b, NULL } },
         [VP_OP_COPY] = { { vp_cpu_copy_f, NULL }, { vp_cpu_copy_b, NULL } },
+        [VP_OP_GROUP_SUM] = { [VP_PHASE_W] = { vp_cpu_group_sum_w,
+                                               vp_cpu_group_sum_w_end } },
+        [VP_OP_GROUP_COPY] = { { vp_cpu_copy_f, NULL } },
     },
     .scratch_bytes = scratch_bytes,
 };

@@ -67,8 +67,6 @@ void vp_cpu_gather_b(const struct vp_kargs *args);
 size_t vp_cpu_gather_scratch(const struct vp_graph *graph,
                              const struct vp_op *op, enum vp_phase phase);
 
-void vp_cpu_cross_entropy_f(const struct vp_kargs *args);
-void vp_cpu_cross_entropy_b(const struct vp_kargs *args);
 void vp_cpu_argmax_f(const struct vp_kargs *args);
 
 #endif

@@ -154,6 +154,9 @@ const struct vp_cpu_kernels vp_cpu_ref_bf16 = {
         [VP_OP_GATHER] = { forward, backward },
         [VP_OP_CROSS_ENTROPY] = { forward, backward },
         [VP_OP_COPY] = { forward, backward },
+        [VP_OP_GROUP_SUM] = { [VP_PHASE_F] = forward,
+                              [VP_PHASE_W] = weights },
+        [VP_OP_GROUP_COPY] = { forward, backward },
     },
     .scratch_bytes = scratch_bytes,
 };

@@ -152,7 +152,7 @@ static inline struct vp_drop vp_drop_of(const struct vp_cuda_call *call)
     struct vp_drop drop;
 
     drop.mb = call->mb;
-    drop.op = (uint32_t)op->id;
+    drop.op = (uint32_t)op->stream;
     drop.threshold = call->args.mb->train ? vp_dropout_threshold(op->attr.p)
                                           : 0;
     drop.scale = drop.threshold ? vp_dropout_scale(op->attr.p) : 1.0f;

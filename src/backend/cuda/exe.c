@@ -62,6 +62,10 @@ enum vp_status vp_cuda_compile(struct vp_backend *backend,
     const struct vp_op *op = lacking(program);
     struct vp_exe *exe;
 
+    if (program->graph->n_members > 1)
+        return vp_err_refuse(err, "mp_size",
+                             "cuda backend: knows no tensor parallelism; set "
+                             "mp_size: 1 or device: cpu");
     if (op)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "cuda backend: there is no kernel for %s; set "

@@ -40,6 +40,20 @@ void vp_blackbox_begin(struct vp_blackbox *blackbox,
                           memory_order_release);
 }
 
+int vp_blackbox_set_peer(struct vp_blackbox *blackbox, int peer)
+{
+    const uint64_t mask = (uint64_t)0xFFF << PEER_AT;
+    uint64_t word = atomic_load_explicit(&blackbox->doing,
+                                         memory_order_relaxed);
+
+    if (is_action(word))
+        atomic_store_explicit(&blackbox->doing,
+                              (word & ~mask) |
+                                  ((uint64_t)(peer + 1) << PEER_AT & mask),
+                              memory_order_release);
+    return (int)((word & mask) >> PEER_AT) - 1;
+}
+
 void vp_blackbox_end(struct vp_blackbox *blackbox)
 {
     long long n = atomic_load_explicit(&blackbox->n_actions,

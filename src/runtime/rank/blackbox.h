@@ -36,6 +36,9 @@ struct vp_doing {
 void vp_blackbox_begin(struct vp_blackbox *blackbox,
                        const struct vp_action *action, int32_t mb, bool eval,
                        int64_t now_ns);
+/* Names another peer for the current action, and returns the one that was there: a
+ * rank that waits for a member of its group, and not for the peer of its action. */
+int vp_blackbox_set_peer(struct vp_blackbox *blackbox, int peer);
 void vp_blackbox_end(struct vp_blackbox *blackbox);
 /* Between two actions that have nothing to do with each other. */
 void vp_blackbox_rest(struct vp_blackbox *blackbox);

@@ -14,6 +14,21 @@ static inline struct vp_rank_stage *stage_of(struct vp_rank *rank,
     vp_bug(__FILE__, __LINE__, "action of a stage on another rank");
 }
 
+/* The list of the schedule that the rank walks. */
+static inline const struct vp_rank_list *list_of(const struct vp_rank *rank)
+{
+    return &rank->job->schedule->ranks[rank->group];
+}
+
+/* The rank that is the peer of an action: the same member of another group. */
+static inline int peer_of(const struct vp_rank *rank,
+                          const struct vp_action *action)
+{
+    return action->peer < 0
+               ? action->peer
+               : action->peer * rank->pipeline->n_members + rank->member;
+}
+
 static inline const struct vp_schedule_stage *plan_of(
     const struct vp_rank *rank, int stage)
 {

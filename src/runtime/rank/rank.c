@@ -28,8 +28,9 @@ static struct message_id find_message(const struct vp_rank *rank, int stage,
                                       int msg)
 {
     const struct vp_stage_links *links = &rank->pipeline->links[stage];
-    const struct vp_edge *edge = direction == ACT ? &links->act[replica]
-                                                  : &links->grad[replica];
+    int at = replica * rank->pipeline->n_members + rank->member;
+    const struct vp_edge *edge = direction == ACT ? &links->act[at]
+                                                  : &links->grad[at];
     int per_repeat = (rank->job->schedule->n_mb - replica + links->n_replicas -
                       1) /
                      links->n_replicas;
@@ -265,6 +266,13 @@ static enum vp_status note_result(struct vp_rank *rank,
     return vp_remote_tell(rank, &note);
 }
 
+/* All members of a group have the same result. */
+static bool tells_result(const struct vp_rank *rank,
+                         const struct vp_rank_stage *rs)
+{
+    return is_last(rank, rs->index) && rank->member == 0;
+}
+
 static enum vp_status exec_forward(struct vp_rank *rank,
                                    const struct vp_action *action)
 {
@@ -300,7 +308,7 @@ static enum vp_status exec_forward(struct vp_rank *rank,
         VP_TRY(vp_stage_fetch_outputs(&rs->stage, slot, eval));
     if (!rank->job->schedule->forward_only)
         return VP_OK;
-    if (is_last(rank, rs->index))
+    if (tells_result(rank, rs))
         VP_TRY(note_result(rank, rs, slot));
     return release(rank, action, false);
 }
@@ -335,7 +343,7 @@ static enum vp_status exec_backward(struct vp_rank *rank,
     }
     VP_TRY(vp_run_backward(rank, action, VP_LIST_B, &messages));
     VP_TRY(vp_update_poll(rank));
-    if (is_last(rank, rs->index))
+    if (tells_result(rank, rs))
         VP_TRY(note_result(rank, rs, slot));
     return rank->job->schedule->split ? VP_OK : release(rank, action, true);
 }
@@ -479,8 +487,8 @@ static const exec_fn exec_table[VP_ACTION_KIND_COUNT] = {
 /* The first failure is reported; those that follow from it are not. */
 static void fail(struct vp_rank *rank, enum vp_status st)
 {
-    const struct vp_action *action = &rank->job->schedule->ranks[rank->index]
-                                          .actions[atomic_load(&rank->doing)];
+    const struct vp_action *action =
+        &list_of(rank)->actions[atomic_load(&rank->doing)];
     const char *why = vp_device_last_error(rank->device);
     struct vp_err err = { .text = "" };
     char text[64];
@@ -596,7 +604,7 @@ static void observe(struct vp_rank *rank, const struct vp_action *action)
 
 static enum vp_status walk(struct vp_rank *rank)
 {
-    const struct vp_rank_list *list = &rank->job->schedule->ranks[rank->index];
+    const struct vp_rank_list *list = list_of(rank);
     bool watched = rank->pipeline->config->observe &&
                    rank->job->kind == VP_JOB_TRAIN;
 

@@ -20,10 +20,11 @@ struct vp_edge {
     uint64_t base;
 };
 
-/* What all replicas of a stage share. */
+/* What all replicas of a stage share. Members of tensor-parallel groups have links of
+ * their own: entry replica * n_members + member. */
 struct vp_stage_links {
-    struct vp_edge *act, *grad; /* per replica of the receiving stage */
-    struct vp_group *replicas;  /* NULL: one replica */
+    struct vp_edge *act, *grad; /* per rank of the receiving stage */
+    struct vp_group **replicas; /* per member; NULL: one replica */
     bool direct;                /* these add on their devices */
     int n_replicas;
 };
@@ -38,6 +39,12 @@ struct vp_tie {
     int *member;   /* per rank; -1: it has no use */
     bool own;      /* all uses are in one stage */
     float *mirror; /* of the uses here, for other processes; else NULL */
+};
+
+/* The links of a tensor-parallel group. */
+struct vp_member_links {
+    struct vp_group *exchange;
+    struct vp_group **sums; /* per length of the pipeline's sum_lengths */
 };
 
 /* Results of minibatches and notes on updates go to the reports through rings.
@@ -70,6 +77,12 @@ struct vp_pipeline {
     int me;                   /* a rank of this process */
     int64_t behind_ns;        /* the lead's clock, minus the one here */
     int n_ranks, n_stages;
+    /* Ranks that share each operator: rank r is member r % n_members of group
+     * r / n_members, and a group walks one list of the schedule. */
+    int n_members;
+    struct vp_member_links *teams; /* per group; NULL: of one member each */
+    int64_t *sum_lengths;          /* floats that sums of programs have */
+    int n_sum_lengths;
     struct vp_counter *n_done;        /* jobs, per rank */
     struct vp_stage_links *links;     /* per stage */
     enum vp_edge_kind *edges;         /* from stage s to s + 1 */
@@ -98,12 +111,13 @@ struct vp_pipeline {
     uint64_t bad_minibatch;
 };
 
-/* The user's number of rank `index` of the schedule, for messages. */
+/* The user's number of rank `index`, for messages. */
 static inline int vp_rank_number(const struct vp_pipeline *pipeline, int index)
 {
     const int *numbers = pipeline->config->rank_numbers;
+    int n = pipeline->n_members, group = index / n;
 
-    return numbers ? numbers[index] : index;
+    return (numbers ? numbers[group] : group) * n + index % n;
 }
 
 /* What has not been read back yet of an update that was given to the device. The
@@ -170,6 +184,11 @@ struct vp_device_log;
 struct vp_rank {
     struct vp_pipeline *pipeline;
     int index;
+    int group, member; /* whose list of the schedule it walks; see n_members */
+    struct vp_members members; /* for programs; n is 0 or 1: it is alone */
+    enum vp_status team_status;
+    struct vp_term sum_term;   /* others read it, also when this rank gave up */
+    atomic_uintptr_t waits_in; /* see vp_rank_waits_in() */
     bool is_here; /* it lives in this process; else only its plan does */
     struct vp_backend_config backend_config; /* how it was opened */
     struct vp_backend *backend;
@@ -208,5 +227,12 @@ struct vp_rank {
     int64_t waited_ns;               /* in the action being run */
     int64_t summed_ns; /* likewise, adding gradients of replicas */
 };
+
+/* The operator in whose sum or exchange over its group the rank is; NULL: in none. Any
+ * thread. */
+static inline const struct vp_op *vp_rank_waits_in(const struct vp_rank *rank)
+{
+    return (const struct vp_op *)atomic_load(&rank->waits_in);
+}
 
 #endif

@@ -16,7 +16,7 @@
  * round that the end of a stream leaves unfilled has none. */
 static bool is_final(const struct vp_rank *rank, const struct vp_action *action)
 {
-    const struct vp_rank_list *list = &rank->job->schedule->ranks[rank->index];
+    const struct vp_rank_list *list = list_of(rank);
 
     for (const struct vp_action *next = action + 1;
          next < list->actions + list->n_actions; next++) {

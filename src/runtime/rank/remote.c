@@ -178,7 +178,7 @@ static void take_update(struct vp_pipeline *pipeline, struct vp_rank *rank,
     struct vp_rank_stage *rs = &rank->stages[note->stage];
     int64_t at = (note->number - 1) % pipeline->n_notes;
 
-    if (rs->replica == 0) {
+    if (rs->replica == 0 && rank->member == 0) {
         pipeline->norms[at * pipeline->n_stages + rs->index] =
             note->of.update.norm;
         pipeline->scales[at * pipeline->n_stages + rs->index] =
@@ -186,7 +186,7 @@ static void take_update(struct vp_pipeline *pipeline, struct vp_rank *rank,
     }
     pipeline->marks[at * pipeline->n_ranks + rank->index] =
         note->of.update.mark;
-    if (rs->replica == 0 && rs->index == 0)
+    if (rs->replica == 0 && rs->index == 0 && rank->member == 0)
         pipeline->global_norms[at] = note->of.update.global_norm;
     if (!rank->is_here)
         rs->told = note->of.update.stats;

@@ -10,6 +10,7 @@
  *   device   F0 .... B0 ............ U0   F1 .... B1 ............ U1   F2 ....
  */
 #include "runtime/rank/internal.h"
+#include "runtime/rank/members.h"
 #include "runtime/rank/remote.h"
 #include "runtime/rank/save.h"
 #include "runtime/rank/watch.h"
@@ -99,13 +100,21 @@ static enum vp_status add_ties(struct vp_rank *rank)
 /* ---- The norm ----------------------------------------------------------- */
 
 /* Adds the squares of a stage's gradients per block, tensors in order: the
- * sum over blocks has the same bits however they are spread over stages. */
-static double add_squares(const struct vp_stage *stage, double *per_block)
+ * sum over blocks has the same bits however they are spread over stages. Of tensors
+ * that all members of a group have, the first member adds them. */
+static void add_squares(const struct vp_rank *rank,
+                        const struct vp_stage *stage, double *per_block)
+{
+    for (int i = 0; i < stage->n_own_tensors; i++)
+        if (rank->member == 0 ||
+            stage->tensor_params[i]->shard.axis != VP_SHARD_NONE)
+            per_block[stage->tensors[i].block] += stage->sums[i];
+}
+
+static double add_blocks(const struct vp_stage *stage, const double *per_block)
 {
     double total = 0.0;
 
-    for (int i = 0; i < stage->n_own_tensors; i++)
-        per_block[stage->tensors[i].block] += stage->sums[i];
     for (int b = 0; b < stage->plan.spec.n_blocks; b++)
         total += per_block[stage->plan.spec.first_block + b];
     return total;
@@ -174,10 +183,14 @@ static enum vp_status read_sums(struct vp_rank *rank)
     for (int b = 0; b < n_blocks; b++)
         rank->mine[b] = 0.0;
     for (int s = 0; s < rank->n_stages; s++) {
+        VP_TRY(vp_stage_wait_sums(&rank->stages[s].stage));
+        add_squares(rank, &rank->stages[s].stage, rank->mine);
+    }
+    VP_TRY(vp_members_add(rank, rank->mine, n_blocks));
+    for (int s = 0; s < rank->n_stages; s++) {
         struct vp_rank_stage *rs = &rank->stages[s];
 
-        VP_TRY(vp_stage_wait_sums(&rs->stage));
-        rs->norm = norm_of(add_squares(&rs->stage, rank->mine),
+        rs->norm = norm_of(add_blocks(&rs->stage, rank->mine),
                            &rs->stage.scale) *
                    (double)mean_of(rank, rs);
         VP_TRY(refuse_nonfinite(rank, rs));
@@ -196,7 +209,8 @@ static enum vp_status share_norm(struct vp_rank *rank)
     double total = 0.0;
     enum vp_status st;
 
-    for (int b = 0; b < n_blocks && rank->stages[0].replica > 0; b++)
+    for (int b = 0;
+         b < n_blocks && (rank->stages[0].replica > 0 || rank->member > 0); b++)
         rank->mine[b] = 0.0;
     rank->mine[n_blocks] = atomic_load(&pipeline->stop_asked);
     vp_watch_begin_wait(rank);
@@ -395,7 +409,7 @@ static enum vp_status update_async(struct vp_rank *rank,
 static const struct vp_action *update_after(const struct vp_rank *rank,
                                             const struct vp_action *action)
 {
-    const struct vp_rank_list *list = &rank->job->schedule->ranks[rank->index];
+    const struct vp_rank_list *list = list_of(rank);
 
     for (const struct vp_action *next = action + 1;
          next < list->actions + list->n_actions; next++) {

@@ -2,16 +2,12 @@
 
 #include "base/cores.h"
 #include "base/strbuf.h"
+#include "graph/opdef.h"
 #include "runtime/rank/device_log.h"
 #include "runtime/rank/internal.h"
 #include "runtime/rank/watch_count.h"
 
 #include <stdio.h>
-
-static const struct vp_action *list_of(const struct vp_rank *rank)
-{
-    return rank->job->schedule->ranks[rank->index].actions;
-}
 
 /* Minibatches and rounds are numbered over the whole run. A group is a round; a
  * stream numbers its rounds from its first minibatch on, after `version_begin`
@@ -30,11 +26,11 @@ static int32_t run_number(const struct vp_rank *rank,
 
 void vp_watch_begin(struct vp_rank *rank, int action)
 {
-    const struct vp_action *at = &list_of(rank)[action];
+    const struct vp_action *at = &list_of(rank)->actions[action];
     struct vp_action shown = *at;
 
     if (at->peer >= 0)
-        shown.peer = vp_rank_number(rank->pipeline, at->peer);
+        shown.peer = vp_rank_number(rank->pipeline, peer_of(rank, at));
     vp_blackbox_begin(rank->blackbox, &shown, run_number(rank, at),
                       rank->job->kind == VP_JOB_EVAL, vp_clock_ns());
     atomic_store_explicit(&rank->doing, action, memory_order_release);
@@ -46,8 +42,9 @@ void vp_watch_begin(struct vp_rank *rank, int action)
 
 void vp_watch_end(struct vp_rank *rank)
 {
-    const struct vp_action *action = &list_of(
-        rank)[atomic_load_explicit(&rank->doing, memory_order_relaxed)];
+    const struct vp_action *action =
+        &list_of(rank)->actions[atomic_load_explicit(&rank->doing,
+                                                     memory_order_relaxed)];
     struct vp_trace_event event = {
         .start_ns = atomic_load_explicit(&rank->blackbox->since_ns,
                                          memory_order_relaxed),
@@ -114,7 +111,7 @@ static const struct vp_action *doing(const struct vp_rank *rank)
 
     if (i < 0 || !rank->job || !rank->job->schedule)
         return NULL;
-    return &list_of(rank)[i];
+    return &list_of(rank)->actions[i];
 }
 
 static bool is_waiting(const struct vp_rank *rank)
@@ -142,14 +139,34 @@ static double seconds_in(const struct vp_rank *rank)
     return vp_clock_seconds(since > resumed ? since : resumed, vp_clock_ns());
 }
 
-/* The rank that this one waits for; -1: it computes, or waits for many. */
-static int waits_for(const struct vp_rank *rank)
+/* True if the rank waits for other members of its tensor-parallel group. */
+static bool waits_for_members(const struct vp_rank *rank)
+{
+    return is_waiting(rank) && vp_rank_waits_in(rank);
+}
+
+/* The member of its group that has not come to the same sum; -1: all have. */
+static int late_member(const struct vp_rank *ranks, const struct vp_rank *rank)
+{
+    int n = rank->pipeline->n_members, first = rank->group * n;
+
+    for (int r = first; ranks && r < first + n; r++)
+        if (r != rank->index && !waits_for_members(&ranks[r]))
+            return r;
+    return -1;
+}
+
+/* The rank that this one waits for; -1: it computes, or waits for many. `ranks` may
+ * be NULL: what the others do is not known. */
+static int waits_for(const struct vp_rank *ranks, const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
 
     if (!action || !is_waiting(rank))
         return -1;
-    return action->peer;
+    if (waits_for_members(rank))
+        return late_member(ranks, rank);
+    return peer_of(rank, action);
 }
 
 static bool is_receive(const struct vp_action *action)
@@ -163,7 +180,7 @@ static bool is_receive(const struct vp_action *action)
 static bool is_in_earlier_piece(const struct vp_rank *peer,
                                 enum vp_action_kind kind, int stage, int mb)
 {
-    const struct vp_rank_list *list = &peer->job->schedule->ranks[peer->index];
+    const struct vp_rank_list *list = list_of(peer);
 
     for (int i = 0; !peer->job->sync && i < list->n_actions; i++)
         if (list->actions[i].kind == kind && list->actions[i].stage == stage)
@@ -175,21 +192,23 @@ static bool is_in_earlier_piece(const struct vp_rank *peer,
 static bool is_lost(const struct vp_rank *ranks, const struct vp_rank *rank)
 {
     const struct vp_action *want = doing(rank);
+    const struct vp_action *sent;
     const struct vp_rank *peer;
     enum vp_action_kind kind;
     int stage;
 
     if (!is_receive(want) || !is_waiting(rank) || want->peer < 0)
         return false;
-    peer = &ranks[want->peer];
+    peer = &ranks[peer_of(rank, want)];
     kind = want->kind == VP_ACTION_RECV_ACT ? VP_ACTION_SEND_ACT
                                             : VP_ACTION_SEND_GRAD;
     stage = want->stage + (kind == VP_ACTION_SEND_ACT ? -1 : 1);
     if (peer->repeat != rank->repeat || !doing(peer))
         return false;
+    sent = list_of(peer)->actions;
     for (int i = 0; i < atomic_load(&peer->doing); i++)
-        if (list_of(peer)[i].kind == kind && list_of(peer)[i].stage == stage &&
-            list_of(peer)[i].mb == want->mb)
+        if (sent[i].kind == kind && sent[i].stage == stage &&
+            sent[i].mb == want->mb)
             return true;
     return is_in_earlier_piece(peer, kind, stage, want->mb);
 }
@@ -201,7 +220,7 @@ static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
     int at = rank < 0 ? 0 : rank;
 
     for (int hops = 0; hops <= n_ranks; hops++) {
-        int next = waits_for(&ranks[at]);
+        int next = waits_for(ranks, &ranks[at]);
 
         if (next < 0 || next == at)
             break;
@@ -213,6 +232,18 @@ static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
         if (doing(&ranks[r]) && !is_waiting(&ranks[r]))
             return r;
     return at;
+}
+
+static void describe_members(struct vp_strbuf *out, const struct vp_rank *rank)
+{
+    const struct vp_op *op = vp_rank_waits_in(rank);
+    const struct vp_pipeline *pipeline = rank->pipeline;
+    int first = rank->group * pipeline->n_members;
+
+    vp_strbuf_addf(out, ", waits in %s of block %d for ranks %d to %d",
+                   vp_op_defs[op->kind].name, op->block,
+                   vp_rank_number(pipeline, first),
+                   vp_rank_number(pipeline, first + pipeline->n_members - 1));
 }
 
 static void describe(struct vp_strbuf *out, const struct vp_rank *rank)
@@ -229,9 +260,11 @@ static void describe(struct vp_strbuf *out, const struct vp_rank *rank)
     vp_action_print(action, text, sizeof(text));
     vp_strbuf_addf(out, "\n  rank %d: stage %d, minibatch %d, %s for %.1f s",
                    number, action->stage, action->mb, text, seconds_in(rank));
-    if (is_waiting(rank) && action->peer >= 0)
+    if (waits_for_members(rank))
+        describe_members(out, rank);
+    else if (is_waiting(rank) && action->peer >= 0)
         vp_strbuf_addf(out, ", waits for rank %d",
-                       vp_rank_number(rank->pipeline, action->peer));
+                       vp_rank_number(rank->pipeline, peer_of(rank, action)));
     else if (waits_for_copy(rank))
         vp_strbuf_addf(out, ", waits for a copy of swapped values");
     else if (is_waiting(rank))
@@ -278,7 +311,7 @@ static void accuse(struct vp_strbuf *out, const struct vp_rank *ranks,
                 "the message for %s, stage %d, minibatch %d was sent "
                 "by rank %d and never reached rank %d",
                 text, action->stage, action->mb,
-                vp_rank_number(culprit->pipeline, action->peer),
+                vp_rank_number(culprit->pipeline, peer_of(&ranks[r], action)),
                 vp_rank_number(culprit->pipeline, r));
             return;
         }
@@ -298,7 +331,7 @@ static void accuse(struct vp_strbuf *out, const struct vp_rank *ranks,
 static void report_here(struct vp_strbuf *out, const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
-    int peer = waits_for(rank);
+    int peer = waits_for(NULL, rank);
     char text[64];
 
     if (action && peer >= 0) {
@@ -306,6 +339,9 @@ static void report_here(struct vp_strbuf *out, const struct vp_rank *rank)
         vp_strbuf_addf(out,
                        "rank %d, another process, did not do its part of %s",
                        vp_rank_number(rank->pipeline, peer), text);
+    } else if (waits_for_members(rank)) {
+        vp_strbuf_addf(out, "other members of its tensor-parallel group did "
+                            "not do their part");
     } else if (waits_for_copy(rank)) {
         vp_strbuf_addf(out, "a copy of swapped values was not made");
     } else {

@@ -60,9 +60,11 @@ struct vp_shard_table; /* shard_table.h */
 struct vp_stage {
     struct vp_stage_config config;
     const struct vp_backend_ops *ops;
-    struct vp_backend *backend; /* the rank's; borrowed */
-    struct vp_device *device;   /* its device */
-    struct vp_world *world;     /* to be aborted; borrowed */
+    struct vp_backend *backend;       /* the rank's; borrowed */
+    struct vp_device *device;         /* its device */
+    struct vp_world *world;           /* to be aborted; borrowed */
+    const struct vp_members *members; /* of its group; NULL: it is alone */
+    bool members_apart;               /* they are other processes */
     struct vp_stream *stream;
     struct vp_stage_plan plan;
     struct vp_stage_bucket *buckets; /* per bucket of the plan */

@@ -1,5 +1,6 @@
 /* The first weights of a stage, made by several threads. */
 #include "base/pool.h"
+#include "graph/shard.h"
 #include "runtime/stage/stage.h"
 
 #include <stdatomic.h>
@@ -68,6 +69,33 @@ static enum vp_status fill_param(struct fill *fill)
     return VP_OK;
 }
 
+/* The slice of a member of a tensor-parallel group; the whole parameter is made
+ * first. */
+static enum vp_status fill_slice(const struct fill *fill,
+                                 const struct vp_param *param)
+{
+    struct vp_stage *stage = fill->stage;
+    const struct vp_graph *graph = &stage->config.work.graphs[0];
+    int64_t n = vp_param_whole_count(param), at = 0;
+    float *whole = malloc((size_t)(n + fill->n) * sizeof(*whole));
+    float *slices = whole + n;
+    enum vp_status st;
+
+    if (!whole)
+        return VP_ERR_NOMEM;
+    stage->config.init(graph, fill->par, stage->config.seed, 0, n, whole);
+    for (int i = 0; i < param->n_parts; i++) {
+        struct vp_shape shape = vp_param_whole(param, i);
+
+        vp_shard_take(param, i, stage->config.member, graph->n_members,
+                      whole + at, slices + param->part[i].row * param->cols);
+        at += shape.rows * shape.cols;
+    }
+    st = vp_stage_set_weights(stage, fill->offset, fill->n, slices);
+    free(whole);
+    return st;
+}
+
 /* A tied copy starts as its owner does. */
 static enum vp_status fill_all(struct fill *fill)
 {
@@ -85,7 +113,8 @@ static enum vp_status fill_all(struct fill *fill)
         fill->par = param->tied_to == VP_NONE ? entry->par : param->tied_to;
         fill->offset = entry->offset / vp_dtype_bytes(graph->dtype);
         fill->n = param->rows * param->cols;
-        VP_TRY(fill_param(fill));
+        VP_TRY(param->shard.axis == VP_SHARD_NONE ? fill_param(fill)
+                                                  : fill_slice(fill, param));
     }
     return VP_OK;
 }

@@ -77,6 +77,7 @@ static struct vp_launch bases(const struct vp_stage *stage,
         .mb = &slot->mb,
         .slot = index_of(stage, slot),
         .version = (int)(version % stage->plan.shape.n_versions),
+        .members = stage->members,
     };
 
     VP_BUG_ON(stage->shard && stage->shard->gathers); /* weights are missing */

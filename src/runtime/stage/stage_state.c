@@ -1,6 +1,7 @@
 /* Listing, saving and restoring the state of a stage. */
 #include "runtime/stage/stage_state.h"
 
+#include "graph/shard.h"
 #include "runtime/stage/stage_kept.h"
 
 #include <stdlib.h>
@@ -20,19 +21,42 @@ static int n_kinds(const struct vp_stage *stage)
     return 1 + n_moments_of(stage) + stage->plan.shape.n_versions - 1;
 }
 
+/* Which part of its parameter a tensor is. */
+static int part_of(const struct vp_stage *stage, int tensor)
+{
+    const struct vp_param *param = stage->tensor_params[tensor];
+    int part = 0;
+
+    while (param->part[part].name != stage->tensor_names[tensor])
+        part++;
+    return part;
+}
+
+static bool is_cut(const struct vp_stage *stage, int tensor)
+{
+    return stage->tensor_params[tensor]->shard.axis != VP_SHARD_NONE;
+}
+
+static int n_members_of(const struct vp_stage *stage)
+{
+    return stage->config.work.graphs[0].n_members;
+}
+
 /* Kind number `k` of a tensor: weights, moments, then older versions. */
 static struct vp_state_item item_of(const struct vp_stage *stage, int tensor,
                                     int k)
 {
     int n_moments = n_moments_of(stage);
+    struct vp_shape shape = vp_param_whole(stage->tensor_params[tensor],
+                                           part_of(stage, tensor));
     struct vp_state_item item = {
         .name = stage->tensor_names[tensor],
         .block = stage->tensors[tensor].block,
-        .cols = stage->tensor_params[tensor]->cols,
+        .rows = shape.rows,
+        .cols = shape.cols,
         .transposed = stage->tensor_params[tensor]->stored_transposed,
     };
 
-    item.rows = stage->tensors[tensor].n / item.cols;
     if (k == 0) {
         item.kind = VP_STATE_WEIGHT;
     } else if (k <= n_moments) {
@@ -127,16 +151,76 @@ static enum vp_status save_item(struct vp_stage *stage,
     return st;
 }
 
+static void put_slice(const struct vp_stage *stage, int tensor, int member,
+                      const float *slice, float *whole)
+{
+    vp_shard_put(stage->tensor_params[tensor], part_of(stage, tensor), member,
+                 n_members_of(stage), slice, whole);
+}
+
+/* The first member gets the slices of all, which are other processes, piece by
+ * piece; `all` has room for a piece of each, `slices` for a slice of each. */
+static enum vp_status gather_slices(const struct vp_stage *stage, int64_t n,
+                                    float *slices, float *all)
+{
+    const struct vp_members *members = stage->members;
+    float *mine = slices + members->me * n;
+
+    for (int64_t at = 0; at < n; at += VP_SAVE_PIECE) {
+        int64_t length = n - at < VP_SAVE_PIECE ? n - at : VP_SAVE_PIECE;
+
+        members->exchange(members->ctx, NULL, mine + at,
+                          (size_t)length * sizeof(*all), all);
+        VP_TRY(members->status(members->ctx));
+        for (int k = 0; k < members->n; k++)
+            if (k != members->me)
+                memcpy(slices + k * n + at, all + k * length,
+                       (size_t)length * sizeof(*all));
+    }
+    return VP_OK;
+}
+
+/* Puts this member's slice of a tensor where the whole one is saved. */
+static enum vp_status save_slice(struct vp_stage *stage, int tensor,
+                                 const struct vp_state_item *item, int number,
+                                 const struct vp_saver *saver)
+{
+    const struct vp_peers alone = { NULL, 0 };
+    int64_t n = stage->tensors[tensor].n;
+    int n_members = n_members_of(stage), me = stage->config.member;
+    bool apart = stage->members_apart;
+    float *slices = malloc(
+        (size_t)(apart ? n_members * (n + VP_SAVE_PIECE) : n) *
+        sizeof(*slices));
+    enum vp_status st;
+
+    if (!slices)
+        return VP_ERR_NOMEM;
+    st = save_item(stage, &alone, tensor, item, slices + (apart ? me * n : 0));
+    if (st == VP_OK && !apart)
+        put_slice(stage, tensor, me, slices, saver->buffer(saver->ctx, number));
+    if (st == VP_OK && apart)
+        st = gather_slices(stage, n, slices, slices + n_members * n);
+    for (int k = 0; k < n_members && apart && me == 0 && st == VP_OK; k++)
+        put_slice(stage, tensor, k, slices + k * n,
+                  saver->buffer(saver->ctx, number));
+    free(slices);
+    return st;
+}
+
 enum vp_status vp_stage_save(struct vp_stage *stage,
                              const struct vp_peers *peers, int item,
                              const struct vp_saver *saver)
 {
     for (int i = 0; i < stage->n_own_tensors; i++)
-        for (int k = 0; k < n_kinds(stage); k++) {
+        for (int k = 0; k < n_kinds(stage); k++, item++) {
             struct vp_state_item one = item_of(stage, i, k);
 
-            VP_TRY(save_item(stage, peers, i, &one,
-                             saver->buffer(saver->ctx, item++)));
+            if (is_cut(stage, i))
+                VP_TRY(save_slice(stage, i, &one, item, saver));
+            else if (stage->config.member == 0)
+                VP_TRY(save_item(stage, peers, i, &one,
+                                 saver->buffer(saver->ctx, item)));
         }
     return VP_OK;
 }
@@ -202,7 +286,7 @@ static enum vp_status set_moment(struct vp_stage *stage, int tensor,
  * tied copy is loaded under its owner's name. */
 static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
                                    const struct vp_loader *loader, int past,
-                                   float *host, void *scratch,
+                                   float *host, float *slice, void *scratch,
                                    struct vp_err *err)
 {
     struct vp_state_item item = item_of(stage, tensor, k);
@@ -213,6 +297,11 @@ static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
     if (item.kind == VP_STATE_VERSION && item.age > past)
         return VP_OK;
     VP_TRY(loader->load(loader->ctx, &item, host, err));
+    if (is_cut(stage, tensor)) {
+        vp_shard_take(stage->tensor_params[tensor], part_of(stage, tensor),
+                      stage->config.member, n_members_of(stage), host, slice);
+        host = slice;
+    }
     if (item.kind == VP_STATE_WEIGHT) {
         st = vp_stage_set_weights(stage, at, n, host);
     } else if (is_moment(&item)) {
@@ -281,15 +370,19 @@ enum vp_status vp_stage_restore(struct vp_stage *stage, int index,
     float *host;
 
     VP_TRY(restore_counts(stage, index, loader, err));
-    for (int i = 0; i < stage->n_tensors; i++)
+    for (int i = 0; i < stage->n_tensors; i++) {
+        struct vp_state_item item = item_of(stage, i, 0);
+
+        most = item.rows * item.cols > most ? item.rows * item.cols : most;
         most = stage->tensors[i].n > most ? stage->tensors[i].n : most;
-    host = malloc(2 * (size_t)most * sizeof(*host));
+    }
+    host = malloc(3 * (size_t)most * sizeof(*host));
     if (!host)
         return vp_err_set(err, VP_ERR_NOMEM, "restoring: out of memory");
     for (int k = 0; k < n_kinds(stage) && st == VP_OK; k++)
         for (int i = 0; i < stage->n_tensors && st == VP_OK; i++)
             st = restore_item(stage, i, k, loader, from->past[index], host,
-                              host + most, err);
+                              host + most, host + 2 * most, err);
     free(host);
     return st;
 }

@@ -5,15 +5,20 @@
 #include "runtime/stage/stage_shard.h"
 #include "runtime/state.h"
 
+/* Floats that members of a group exchange at once when they save. */
+enum { VP_SAVE_PIECE = 1 << 14 };
+
 /* Arrays of the stage that it owns: not copies of tied weights. */
 int vp_stage_n_items(const struct vp_stage *stage);
 /* Fills `items`; returns their number. */
 int vp_stage_list_items(const struct vp_stage *stage,
                         struct vp_state_item *items);
 
-/* Copies all items, the first of which has the number `item`. Where replicas own
- * slices of the state, replica 0 saves, the peers are as in vp_stage_shard_fetch(),
- * and all other replicas call vp_stage_give(). */
+/* Copies all items, the first of which has the number `item`: whole tensors. Where
+ * replicas own slices of the state, replica 0 saves, the peers are as in
+ * vp_stage_shard_fetch(), and all other replicas call vp_stage_give(). All members
+ * of a tensor-parallel group come here, each with its slices; where they are
+ * processes of their own the first of them gets those of the others. */
 enum vp_status vp_stage_save(struct vp_stage *stage,
                              const struct vp_peers *peers, int item,
                              const struct vp_saver *saver);

@@ -7,9 +7,10 @@ static bool is_apart(const struct vp_pipeline *pipeline,
                      const struct vp_schedule *schedule, int from, int to)
 {
     return pipeline->config->world && to >= 0 && to < schedule->n_stages &&
-           vp_world_is_apart(pipeline->config->world,
-                             schedule->stages[from].first_rank,
-                             schedule->stages[to].first_rank);
+           vp_world_is_apart(
+               pipeline->config->world,
+               schedule->stages[from].first_rank * pipeline->n_members,
+               schedule->stages[to].first_rank * pipeline->n_members);
 }
 
 /* Messages, and sums over replicas, go from device to device if all pairs of
@@ -19,7 +20,8 @@ static bool is_direct(const struct vp_pipeline *pipeline,
 {
     const struct vp_schedule_stage *a, *b;
 
-    if (!pipeline->config->world || to < 0 || to >= schedule->n_stages)
+    if (!pipeline->config->world || to < 0 || to >= schedule->n_stages ||
+        pipeline->n_members > 1)
         return false;
     a = &schedule->stages[from];
     b = &schedule->stages[to];
@@ -67,6 +69,8 @@ static enum vp_edge_kind find_tie_edge(const struct vp_train_config *config,
 {
     if (!config->world)
         return VP_EDGE_LOCAL;
+    if (config->graphs[0].n_members > 1)
+        return VP_EDGE_HOST;
     for (int a = 0; a < schedule->n_ranks; a++)
         for (int b = 0; b < a && rank_has_ties(config, &schedule->ranks[a]);
              b++)

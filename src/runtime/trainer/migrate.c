@@ -18,6 +18,12 @@ static enum vp_status check_counts(const struct vp_trainer *from,
     int now = from->config.plan.accumulation_steps;
     int n_ranks = vp_plan_n_ranks(plan);
 
+    if (from->pipeline.n_members > 1)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "mp_size is %d: a run with tensor-parallel ranks "
+                          "cannot be re-balanced; stop it and resume it with "
+                          "another plan",
+                          from->pipeline.n_members);
     if (plan->accumulation_steps != now)
         return vp_err_set(err, VP_ERR_INVALID,
                           "accumulation_steps: %d minibatches make an update "

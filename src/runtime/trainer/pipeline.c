@@ -3,6 +3,7 @@
 #include "runtime/fit.h"
 #include "runtime/rank/device_log.h"
 #include "runtime/rank/internal.h"
+#include "runtime/rank/members.h"
 #include "runtime/rank/remote.h"
 #include "runtime/stage/shard_table.h"
 #include "runtime/stage/wire.h"
@@ -42,7 +43,7 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
                                  struct vp_err *err)
 {
     const struct vp_train_config *config = rank->pipeline->config;
-    const struct vp_stage_config stage_config = vp_train_stage_config(
+    struct vp_stage_config stage_config = vp_train_stage_config(
         config, &rank->backend_config);
     uint64_t *sets = calloc(2 * (size_t)config->graphs[0].n_blocks,
                             sizeof(*sets));
@@ -53,6 +54,7 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
 
     if (!sets)
         return no_memory(err);
+    stage_config.member = rank->member;
     plan.edges = rank->pipeline->edges;
     plan.replica_edges = rank->pipeline->replica_edges;
     plan.tie_edge = rank->pipeline->tie_edge;
@@ -96,7 +98,7 @@ static enum vp_status plan_rank(struct vp_rank *rank,
                                 const struct vp_schedule *schedule,
                                 struct vp_err *err)
 {
-    const struct vp_rank_list *list = &schedule->ranks[rank->index];
+    const struct vp_rank_list *list = &schedule->ranks[rank->group];
 
     rank->stages = calloc((size_t)list->n_stages, sizeof(*rank->stages));
     if (!rank->stages)
@@ -107,7 +109,7 @@ static enum vp_status plan_rank(struct vp_rank *rank,
 
         rs->index = list->stages[i];
         rs->replica = schedule->stages[rs->index].n_replicas > 1
-                          ? rank->index - schedule->stages[rs->index].first_rank
+                          ? rank->group - schedule->stages[rs->index].first_rank
                           : 0;
         VP_TRY(plan_stage(rank, rs, schedule, err));
     }
@@ -120,6 +122,8 @@ enum vp_status vp_pipeline_open(struct vp_pipeline *pipeline,
     for (int i = 0; i < pipeline->n_ranks; i++) {
         ranks[i].pipeline = pipeline;
         ranks[i].index = i;
+        ranks[i].group = i / pipeline->n_members;
+        ranks[i].member = i % pipeline->n_members;
         ranks[i].blackbox = pipeline->config->blackboxes &&
                                     pipeline->config->blackboxes[i]
                                 ? pipeline->config->blackboxes[i]
@@ -174,9 +178,11 @@ static struct vp_rank_stage *find_stage(struct vp_rank *rank, int stage)
     vp_bug(__FILE__, __LINE__, "a stage that the rank does not have");
 }
 
-/* One way between neighbours, to one replica of stage `to`. */
+/* One way between neighbours, to one replica of stage `to`, for one member of the
+ * tensor-parallel groups: boundary values are the same for all members, and each sends
+ * its own. */
 struct way {
-    int from, to, replica;
+    int from, to, replica, member;
     int n_buffers;
     bool gradients;
 };
@@ -241,9 +247,16 @@ static void list_ends(struct vp_pipeline *pipeline, struct vp_rank *ranks,
     }
 }
 
+/* The rank that is `member` of group number `group`. */
+static int rank_at(const struct vp_pipeline *pipeline, int group, int member)
+{
+    return group * pipeline->n_members + member;
+}
+
 /* The ranks that send: all replicas of the stage, but where both stages are on
  * the same ranks each has only itself. */
-static int list_senders(const struct vp_schedule *schedule,
+static int list_senders(const struct vp_pipeline *pipeline,
+                        const struct vp_schedule *schedule,
                         const struct way *way, int receiver, int *senders)
 {
     const struct vp_schedule_stage *from = &schedule->stages[way->from];
@@ -252,7 +265,7 @@ static int list_senders(const struct vp_schedule *schedule,
     if (from->first_rank == schedule->stages[way->to].first_rank)
         return 1;
     for (int i = 0; i < from->n_replicas; i++)
-        senders[i] = from->first_rank + i;
+        senders[i] = rank_at(pipeline, from->first_rank + i, way->member);
     return from->n_replicas;
 }
 
@@ -268,7 +281,9 @@ static enum vp_status make_channel(struct vp_pipeline *pipeline,
                                        sizeof(*buffers));
     int *senders = calloc((size_t)from->n_replicas, sizeof(*senders));
     struct vp_link link = {
-        .receiver = schedule->stages[way->to].first_rank + way->replica,
+        .receiver = rank_at(pipeline,
+                            schedule->stages[way->to].first_rank + way->replica,
+                            way->member),
         .senders = senders,
         .n_buffers = way->n_buffers,
         .n_out = VP_STAGE_LEAVING,
@@ -277,7 +292,8 @@ static enum vp_status make_channel(struct vp_pipeline *pipeline,
     enum vp_status st = VP_ERR_NOMEM;
 
     if (buffers && senders) {
-        link.n_senders = list_senders(schedule, way, link.receiver, senders);
+        link.n_senders = list_senders(pipeline, schedule, way, link.receiver,
+                                      senders);
         list_ends(pipeline, ranks, way, &link, buffers, leaving);
         st = vp_channel_create(pipeline->world, &link, out);
     }
@@ -293,16 +309,17 @@ static enum vp_status connect_stage(struct vp_pipeline *pipeline,
     const struct vp_schedule_stage *plan = &schedule->stages[s];
     struct vp_stage_links *links = &pipeline->links[s];
 
-    for (int r = 0; r < plan->n_replicas; r++) {
-        struct way act = { s - 1, s, r, plan->n_act_bufs, false };
-        struct way grad = { s + 1, s, r, plan->n_grad_bufs, true };
+    for (int i = 0; i < plan->n_replicas * pipeline->n_members; i++) {
+        int r = i / pipeline->n_members, t = i % pipeline->n_members;
+        struct way act = { s - 1, s, r, t, plan->n_act_bufs, false };
+        struct way grad = { s + 1, s, r, t, plan->n_grad_bufs, true };
 
         if (s > 0)
             VP_TRY(make_channel(pipeline, ranks, schedule, &act,
-                                &links->act[r].channel));
+                                &links->act[i].channel));
         if (plan->n_grad_bufs > 0)
             VP_TRY(make_channel(pipeline, ranks, schedule, &grad,
-                                &links->grad[r].channel));
+                                &links->grad[i].channel));
     }
     return VP_OK;
 }
@@ -339,15 +356,17 @@ static void free_events(struct vp_rank_stage *rs)
     }
 }
 
-/* The sum of gradients over the replicas of a stage, bundle by bundle. */
+/* The sum of gradients over the replicas of a stage, bundle by bundle, for one member
+ * of the tensor-parallel groups. */
 static enum vp_status link_replicas(struct vp_pipeline *pipeline,
                                     const struct vp_stage *stage,
-                                    int first_rank,
+                                    int first_group, int member,
                                     struct vp_stage_links *links)
 {
     const struct vp_program *program = &stage->plan.train[0];
     const struct vp_shard_table *shard = stage->shard;
     size_t n = (size_t)program->n_bundles, n_ranks = (size_t)links->n_replicas;
+    struct vp_group **group = &links->replicas[member];
     int64_t *ends = calloc(n, sizeof(*ends));
     int *ranks = calloc(n_ranks, sizeof(*ranks));
     enum vp_status st = VP_ERR_NOMEM;
@@ -356,20 +375,20 @@ static enum vp_status link_replicas(struct vp_pipeline *pipeline,
         for (size_t i = 0; i < n; i++)
             ends[i] = program->bundles[i].end / (int64_t)sizeof(float);
         for (size_t i = 0; i < n_ranks; i++)
-            ranks[i] = first_rank + (int)i;
+            ranks[i] = rank_at(pipeline, first_group + (int)i, member);
         st = links->direct
                  ? vp_direct_group_create(pipeline->world, ranks, (int)n_ranks,
-                                          &links->replicas)
+                                          group)
                  : vp_group_create(pipeline->world, ranks, (int)n_ranks,
                                    shard ? vp_shard_table_bytes(shard) : 0,
-                                   &links->replicas);
+                                   group);
     }
-    if (st == VP_OK && links->replicas && shard)
-        st = vp_group_set_parts(links->replicas, shard->parts, shard->n_parts);
-    if (st == VP_OK && links->replicas && pipeline->config->fast_sums)
-        vp_group_set_fast(links->replicas);
-    if (st == VP_OK && links->replicas)
-        st = vp_group_cut(links->replicas, ends, (int)n);
+    if (st == VP_OK && *group && shard)
+        st = vp_group_set_parts(*group, shard->parts, shard->n_parts);
+    if (st == VP_OK && *group && pipeline->config->fast_sums)
+        vp_group_set_fast(*group);
+    if (st == VP_OK && *group)
+        st = vp_group_cut(*group, ends, (int)n);
     free(ends);
     free(ranks);
     return st;
@@ -377,16 +396,17 @@ static enum vp_status link_replicas(struct vp_pipeline *pipeline,
 
 /* A group with fewer minibatches than replicas leaves some without gradients:
  * they only get the sum. */
-static enum vp_status join_replicas(struct vp_pipeline *pipeline,
+static enum vp_status join_replicas(const struct vp_rank *rank,
                                     struct vp_rank_stage *rs,
                                     const struct vp_schedule *schedule,
                                     bool stream)
 {
-    struct vp_stage_links *links = &pipeline->links[rs->index];
+    const struct vp_pipeline *pipeline = rank->pipeline;
+    const struct vp_stage_links *links = &pipeline->links[rs->index];
 
     if (links->n_replicas == 1 || pipeline->config->plan.forward_only)
         return VP_OK;
-    rs->replicas = links->replicas;
+    rs->replicas = links->replicas[rank->member];
     if (rs->stage.shard)
         rs->stage.shard->group = rs->replicas;
     if (!vp_device_has_host_memory(rs->stage.device) &&
@@ -414,13 +434,15 @@ static enum vp_status make_links(struct vp_pipeline *pipeline,
         return VP_ERR_NOMEM;
     for (int s = 0; s < pipeline->n_stages; s++) {
         struct vp_stage_links *links = &pipeline->links[s];
-        size_t n = (size_t)schedule->stages[s].n_replicas;
+        size_t n_members = (size_t)pipeline->n_members;
+        size_t n = (size_t)schedule->stages[s].n_replicas * n_members;
 
-        links->n_replicas = (int)n;
+        links->n_replicas = schedule->stages[s].n_replicas;
         links->direct = pipeline->replica_edges[s] == VP_EDGE_DEVICE;
         links->act = calloc(n, sizeof(*links->act));
         links->grad = calloc(n, sizeof(*links->grad));
-        if (!links->act || !links->grad)
+        links->replicas = calloc(n_members, sizeof(struct vp_group *));
+        if (!links->act || !links->grad || !links->replicas)
             return VP_ERR_NOMEM;
     }
     return VP_OK;
@@ -436,10 +458,14 @@ static enum vp_status connect_all(struct vp_pipeline *pipeline,
         int first = schedule->stages[s].first_rank;
 
         VP_TRY(connect_stage(pipeline, ranks, schedule, s));
-        if (pipeline->links[s].n_replicas > 1 &&
-            !pipeline->config->plan.forward_only)
-            VP_TRY(link_replicas(pipeline, &find_stage(&ranks[first], s)->stage,
-                                 first, &pipeline->links[s]));
+        for (int t = 0;
+             pipeline->links[s].n_replicas > 1 &&
+             !pipeline->config->plan.forward_only && t < pipeline->n_members;
+             t++)
+            VP_TRY(link_replicas(
+                pipeline,
+                &find_stage(&ranks[rank_at(pipeline, first, t)], s)->stage,
+                first, t, &pipeline->links[s]));
     }
     for (int r = 0; r < pipeline->n_ranks; r++) {
         if (!ranks[r].is_here)
@@ -450,7 +476,7 @@ static enum vp_status connect_all(struct vp_pipeline *pipeline,
 
             rs->stage.world = pipeline->world;
             VP_TRY(make_events(rs, schedule));
-            VP_TRY(join_replicas(pipeline, rs, schedule, stream));
+            VP_TRY(join_replicas(&ranks[r], rs, schedule, stream));
         }
     }
     return VP_OK;
@@ -495,8 +521,10 @@ static enum vp_status reach_uses(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
+/* Members of tensor-parallel groups have slices of the parameter: those with the same
+ * slice add theirs. */
 static enum vp_status make_tie(struct vp_pipeline *pipeline,
-                               struct vp_rank *ranks, vp_par owner)
+                               struct vp_rank *ranks, vp_par owner, int slice)
 {
     const struct vp_param *param = &pipeline->config->graphs[0].params[owner];
     struct vp_tie *tie = &pipeline->ties[pipeline->n_ties++];
@@ -509,7 +537,10 @@ static enum vp_status make_tie(struct vp_pipeline *pipeline,
     tie->n = param->rows * param->cols;
     tie->member = calloc((size_t)pipeline->n_ranks, sizeof(*tie->member));
     for (int r = 0; tie->member && members && r < pipeline->n_ranks; r++) {
-        tie->member[r] = count_uses(&ranks[r], owner) > 0 ? n_members : -1;
+        tie->member[r] = ranks[r].member == slice &&
+                                 count_uses(&ranks[r], owner) > 0
+                             ? n_members
+                             : -1;
         if (tie->member[r] >= 0)
             members[n_members++] = r;
     }
@@ -533,7 +564,8 @@ static enum vp_status make_ties(struct vp_pipeline *pipeline,
 {
     const struct vp_graph *graph = &pipeline->config->graphs[0];
 
-    pipeline->ties = calloc((size_t)graph->n_params + 1,
+    pipeline->ties = calloc(((size_t)graph->n_params + 1) *
+                                (size_t)pipeline->n_members,
                             sizeof(*pipeline->ties));
     if (!pipeline->ties)
         return VP_ERR_NOMEM;
@@ -542,9 +574,11 @@ static enum vp_status make_ties(struct vp_pipeline *pipeline,
 
         VP_BUG_ON(owner != VP_NONE &&
                   graph->params[par].block <= graph->params[owner].block);
-        if (graph->params[par].has_copies &&
-            !pipeline->config->plan.forward_only)
-            VP_TRY(make_tie(pipeline, ranks, par));
+        for (int t = 0;
+             graph->params[par].has_copies &&
+             !pipeline->config->plan.forward_only && t < pipeline->n_members;
+             t++)
+            VP_TRY(make_tie(pipeline, ranks, par, t));
     }
     return VP_OK;
 }
@@ -670,6 +704,7 @@ enum vp_status vp_pipeline_connect(struct vp_pipeline *pipeline,
     pipeline->links_number = vp_world_begin_links(pipeline->world);
     if (connect_all(pipeline, ranks, schedule, stream) != VP_OK ||
         make_ties(pipeline, ranks) != VP_OK ||
+        vp_members_connect(pipeline, ranks) != VP_OK ||
         join_everybody(pipeline) != VP_OK ||
         vp_remote_connect(pipeline, schedule) != VP_OK ||
         make_results(pipeline, ranks, schedule) != VP_OK)
@@ -686,9 +721,13 @@ enum vp_status vp_pipeline_open_readers(struct vp_rank *ranks,
 {
     bool stream = vp_generator_find(schedule->name)->stream;
 
-    for (int r = 0; r < schedule->stages[0].n_replicas; r++) {
+    int n_members = ranks[0].pipeline->n_members;
+
+    /* All members of a group read the same batches. */
+    for (int r = 0; r < schedule->stages[0].n_replicas * n_members; r++) {
         enum vp_status st = ranks[r].is_here
-                                ? open_reader(&ranks[r], r, schedule, stream)
+                                ? open_reader(&ranks[r], r / n_members,
+                                              schedule, stream)
                                 : VP_OK;
 
         if (st != VP_OK)
@@ -728,6 +767,7 @@ void vp_pipeline_release(struct vp_pipeline *pipeline, struct vp_rank *ranks)
     for (int s = 0; pipeline->links && s < pipeline->n_stages; s++) {
         free(pipeline->links[s].act);
         free(pipeline->links[s].grad);
+        free(pipeline->links[s].replicas);
     }
     for (int t = 0; t < pipeline->n_ties; t++)
         free(pipeline->ties[t].member);
@@ -741,6 +781,7 @@ void vp_pipeline_release(struct vp_pipeline *pipeline, struct vp_rank *ranks)
     free(pipeline->marks);
     free(pipeline->global_norms);
     vp_remote_release(pipeline);
+    vp_members_release(pipeline);
     if (!pipeline->config || !pipeline->config->world)
         vp_world_free(pipeline->world);
 }

@@ -207,7 +207,8 @@ static enum vp_status open_ranks(struct vp_trainer *trainer, struct vp_err *err)
 
     vp_host_share_arenas();
     VP_TRY(make_schedule(trainer, err));
-    n_ranks = (size_t)trainer->schedule.n_ranks;
+    pipeline->n_members = trainer->config.graphs[0].n_members;
+    n_ranks = (size_t)trainer->schedule.n_ranks * (size_t)pipeline->n_members;
     n_stages = (size_t)trainer->schedule.n_stages;
     pipeline->config = &trainer->config;
     pipeline->n_ranks = (int)n_ranks;

@@ -105,8 +105,8 @@ const char *vp_trainer_schedule_text(const struct vp_trainer *trainer);
 enum vp_status vp_trainer_trace(struct vp_trainer *trainer, const char *name,
                                 struct vp_trace *out, struct vp_err *err);
 
-/* The newest weights of a parameter, of an idle trainer; VP_ERR_INVALID if no
- * stage has it. `replica` of its stage: they are equal. */
+/* The newest weights of a parameter as a whole, of an idle trainer; VP_ERR_INVALID if
+ * no stage has it. `replica` of its stage: they are equal. */
 enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
                                       vp_par par, int replica, float *out);
 

@@ -3,10 +3,12 @@
 #include "runtime/trainer/trainer.h"
 
 #include "base/clock.h"
+#include "graph/shard.h"
 #include "runtime/rank/save.h"
 #include "runtime/trainer/internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -121,6 +123,8 @@ static void blame(struct vp_trainer *trainer, struct vp_err *err)
 {
     uint64_t minibatch = trainer->pipeline.bad_minibatch;
 
+    if (trainer->pipeline.n_members > 1)
+        return; /* members cannot run alone */
     for (int s = 0; s < trainer->pipeline.n_stages; s++)
         for (int r = 0; r < trainer->pipeline.n_ranks; r++)
             for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
@@ -185,13 +189,15 @@ static void advance_edges(struct vp_trainer *trainer,
 {
     for (int s = 0; s < trainer->pipeline.n_stages; s++) {
         struct vp_stage_links *links = &trainer->pipeline.links[s];
+        int n_members = trainer->pipeline.n_members;
 
-        for (int r = 0; r < links->n_replicas; r++) {
+        for (int i = 0; i < links->n_replicas * n_members; i++) {
+            int r = i / n_members;
             uint64_t n = (uint64_t)((order->n_mb - r + links->n_replicas - 1) /
                                     links->n_replicas * order->n_repeats);
 
-            links->act[r].base += n;
-            links->grad[r].base += order->gradients ? n : 0;
+            links->act[i].base += n;
+            links->grad[i].base += order->gradients ? n : 0;
         }
     }
 }
@@ -476,9 +482,10 @@ static bool wait_minibatch(struct vp_trainer *trainer,
         int n_rounds = stream->n_mb / plan->update_every;
         int round = (m - stream->begin) / plan->update_every;
         int n_updates = round + 1 < n_rounds ? round + 1 : n_rounds;
+        int n = pipeline->n_members;
 
-        for (int r = plan->first_rank; r < plan->first_rank + plan->n_replicas;
-             r++)
+        for (int r = plan->first_rank * n;
+             r < (plan->first_rank + plan->n_replicas) * n; r++)
             if (!wait_rank(trainer, r, &trainer->ranks[r].n_updates,
                            (uint32_t)(trainer->version_begin[s] + n_updates)))
                 return false;

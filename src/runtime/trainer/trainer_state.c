@@ -1,6 +1,7 @@
 /* The state of all stages of a trainer, and where its run stands. */
 #include "runtime/trainer/trainer.h"
 
+#include "graph/shard.h"
 #include "runtime/rank/save.h"
 #include "runtime/stage/stage_state.h"
 #include "runtime/trainer/internal.h"
@@ -27,7 +28,7 @@ static struct vp_rank_stage *find_own(const struct vp_rank *ranks, int n_ranks,
     for (int r = 0; r < n_ranks; r++)
         for (int i = 0; ranks[r].is_here && i < ranks[r].n_stages; i++)
             if (ranks[r].stages[i].index == index &&
-                ranks[r].stages[i].replica == 0)
+                ranks[r].stages[i].replica == 0 && ranks[r].member == 0)
                 return &ranks[r].stages[i];
     return NULL;
 }
@@ -62,6 +63,14 @@ int vp_trainer_state(const struct vp_trainer *trainer,
     return n;
 }
 
+/* Members of one group that live in this process fill the same items. */
+static void give_number(struct vp_rank *rank, int stage, int first_item)
+{
+    for (int i = 0; rank->is_here && i < rank->n_stages; i++)
+        if (rank->stages[i].index == stage && rank->stages[i].replica == 0)
+            rank->stages[i].first_item = first_item;
+}
+
 void vp_trainer_number_items(struct vp_trainer *trainer)
 {
     int n = 0;
@@ -73,6 +82,8 @@ void vp_trainer_number_items(struct vp_trainer *trainer)
         if (!rs)
             continue;
         rs->first_item = n;
+        for (int r = 0; r < trainer->pipeline.n_ranks; r++)
+            give_number(&trainer->ranks[r], s, n);
         n += vp_stage_n_items(&rs->stage);
     }
 }
@@ -142,7 +153,83 @@ static enum vp_status save_stage(struct vp_trainer *trainer, int index,
     return st;
 }
 
-enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
+/* Stage `index` of a tensor-parallel group: every member has slices. */
+static enum vp_status save_members(struct vp_trainer *trainer, int index,
+                                   const struct vp_saver *saver)
+{
+    const struct vp_peers none = { NULL, 0 };
+
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
+        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
+            struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
+
+            if (trainer->ranks[r].is_here && rs->index == index &&
+                rs->replica == 0)
+                VP_TRY(
+                    vp_stage_save(&rs->stage, &none, rs->first_item, saver));
+        }
+    return VP_OK;
+}
+
+/* ---- Weights ------------------------------------------------------------ */
+
+/* Puts what a rank has of a parameter into the whole; VP_ERR_END: it has nothing. */
+static enum vp_status get_slice(const struct vp_rank *rank, vp_par par,
+                                int replica, float *out)
+{
+    const struct vp_graph *graph = &rank->pipeline->config->graphs[0];
+    const struct vp_param *param = &graph->params[par];
+    int64_t n = param->rows * param->cols;
+    enum vp_status st = VP_ERR_END;
+    float *slice = malloc((size_t)n * sizeof(*slice));
+
+    if (!slice)
+        return VP_ERR_NOMEM;
+    for (int i = 0; i < rank->n_stages && st == VP_ERR_END; i++) {
+        const struct vp_rank_stage *rs = &rank->stages[i];
+        const struct vp_layout *layout = &rs->stage.plan.train[0].layout;
+
+        for (int e = 0; rs->replica == replica && e < layout->n_entries; e++)
+            if (layout->entries[e].par == par)
+                st = vp_stage_get_weights(&rs->stage,
+                                          layout->entries[e].offset /
+                                              vp_dtype_bytes(graph->dtype),
+                                          n, slice);
+    }
+    for (int i = 0; i < param->n_parts && st == VP_OK; i++) {
+        struct vp_shape shape = vp_param_whole(param, i);
+
+        vp_shard_put(param, i, rank->member, graph->n_members,
+                     slice + param->part[i].row * param->cols, out);
+        out += shape.rows * shape.cols;
+    }
+    free(slice);
+    return st;
+}
+
+/* Of a tensor-parallel group. */
+static enum vp_status get_slices(const struct vp_trainer *trainer, vp_par par,
+                                 int replica, float *out)
+{
+    enum vp_status found = VP_ERR_INVALID;
+
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++) {
+        enum vp_status st = get_slice(&trainer->ranks[r], par, replica, out);
+
+        if (st != VP_OK && st != VP_ERR_END)
+            return st;
+        if (st == VP_OK)
+            found = VP_OK;
+        /* Tied copies in later stages are the same. */
+        if (found == VP_OK &&
+            trainer->ranks[r].member + 1 == trainer->pipeline.n_members)
+            return found;
+    }
+    return found;
+}
+
+/* From replicas that may own slices of the optimizer's state. */
+static enum vp_status collect_weights(const struct vp_trainer *trainer,
                                       vp_par par, int replica, float *out)
 {
     const struct vp_graph *graph = &trainer->config.graphs[0];
@@ -171,13 +258,27 @@ enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
     return st;
 }
 
+enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
+                                      vp_par par, int replica, float *out)
+{
+    return trainer->pipeline.n_members > 1
+               ? get_slices(trainer, par, replica, out)
+               : collect_weights(trainer, par, replica, out);
+}
+
+/* ---- Saving all --------------------------------------------------------- */
+
 enum vp_status vp_trainer_save_here(struct vp_trainer *trainer,
                                     const struct vp_saver *saver, int64_t step,
                                     struct vp_err *err)
 {
     VP_TRY(saver->begin(saver->ctx, step, trainer->config.timeout_ms, err));
     for (int s = 0; s < trainer->pipeline.n_stages; s++) {
-        if (save_stage(trainer, s, saver) != VP_OK)
+        enum vp_status st = trainer->pipeline.n_members > 1
+                                ? save_members(trainer, s, saver)
+                                : save_stage(trainer, s, saver);
+
+        if (st != VP_OK)
             return vp_err_set(err, VP_ERR_IO, "saving stage %d failed", s);
     }
     return saver->filled ? saver->filled(saver->ctx, err) : VP_OK;

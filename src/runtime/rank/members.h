@@ -1,0 +1,17 @@
+/* Tensor-parallel groups: the ranks that share each operator of a stage. Sums and
+ * exchanges of their programs, and what else the members tell each other. */
+#ifndef VP_RUNTIME_RANK_MEMBERS_H
+#define VP_RUNTIME_RANK_MEMBERS_H
+
+#include "runtime/rank/rank_state.h"
+
+/* Makes the links of all groups; nothing if there is one member each. All processes
+ * come here. `lengths` of sums are taken from the models. */
+enum vp_status vp_members_connect(struct vp_pipeline *pipeline,
+                                  struct vp_rank *ranks);
+void vp_members_release(struct vp_pipeline *pipeline);
+
+/* Adds up what the members know of each block: all get the sums, in member order. */
+enum vp_status vp_members_add(struct vp_rank *rank, double *blocks, int n);
+
+#endif
