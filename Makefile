@@ -1,6 +1,7 @@
 # A thin front for CMake and Ninja: the two commands are `make train` and
 # `make test`. Missing Debian packages are installed on the way.
-#   CC=clang        another compiler      PREFIX=/usr/local  for install
+#   CC=clang        another compiler      PREFIX=/usr/local  for install, with
+#                                         DESTDIR=...        in front of it
 #   TESTS=pattern   some of the tests     ARGS='--set k=v'   for train
 #   CASES='asp zb'  some of bench         PYTHON=...         one that has torch
 PREFIX ?= /usr/local
@@ -16,7 +17,7 @@ CTEST = ctest --output-on-failure --no-tests=error -j $(shell nproc) \
 	-R '$(TESTS)'
 
 .PHONY: all train test test-full fuzz bench debug asan tsan lint format mutate \
-	dist install clean help
+	dist dist-source deb install clean help
 .DEFAULT_GOAL := all
 
 all: ## build/vpipe, its plugins and the tests, optimised
@@ -65,13 +66,22 @@ mutate: ## break the code on purpose; the tests must notice
 dist: ## a folder that runs elsewhere, GPU tests included, compressed
 	@scripts/dist
 
-install: ## PREFIX/bin/vpipe, PREFIX/share/vpipe
+dist-source: ## build/vpipe-VERSION.tar.xz, its changelog and checksums
+	@scripts/dist-source
+
+deb: ## Debian packages in build/deb, checked by lintian
+	@scripts/deb
+
+install: ## program, plugins, configs, docs, man pages to DESTDIR/PREFIX
+	@scripts/setup install || echo 'install: goes on without manual pages'
 	@scripts/build build plugins $(RELEASE)
-	@cmake --install build --prefix '$(PREFIX)'
+	@cmake -DCMAKE_INSTALL_PREFIX='$(PREFIX)' build >/dev/null
+	@ninja -C build --quiet plugins
+	@DESTDIR='$(DESTDIR)' cmake --install build
 
 clean: ## remove everything that was built
 	rm -rf build
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' \
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' \
 		$(MAKEFILE_LIST)

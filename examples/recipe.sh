@@ -2,7 +2,8 @@
 #
 # A recipe writes to runs/<its name> of the working directory. Its arguments are
 # passed to `vpipe train`, for example --set total_steps=100.
-#   VPIPE=...   the program [build/vpipe of this clone, which is built first]
+#   VPIPE=...   the program [build/vpipe of this clone, which is built first;
+#               an installed recipe: bin/vpipe of the same prefix]
 #
 # Sets recipe (its name), here (its folder) and out (where it writes).
 set -eu
@@ -14,7 +15,9 @@ if [ -e "$out" ]; then
     echo "examples/$recipe/run: $out exists; rename or remove it" >&2
     exit 2
 fi
-if [ -z "${VPIPE:-}" ]; then
+if [ -z "${VPIPE:-}" ] && [ ! -e "$here/../../scripts/build" ]; then
+    VPIPE=$(cd "$here/../../../.." && pwd -P)/bin/vpipe
+elif [ -z "${VPIPE:-}" ]; then
     VPIPE=$here/../../build/vpipe
     "$here/../../scripts/build" build program -DCMAKE_BUILD_TYPE=Release
 fi

@@ -46,6 +46,11 @@ plugins="$program g++ libopenmpi-dev openmpi-bin libmicrohttpd-dev"
 [ "$(asks program)" = "$program" ] || fail "setup program: $(asks program)"
 [ "$(asks plugins)" = "$plugins" ] || fail "setup plugins: $(asks plugins)"
 [ "$(asks all)" = "$plugins libcmocka-dev" ] || fail "setup all: $(asks all)"
+[ "$(asks install)" = "$plugins scdoc" ] || fail "setup install: $(asks install)"
+case $(asks deb) in
+"$plugins scdoc debhelper build-essential fakeroot lintian "*) ;;
+*) fail "setup deb: $(asks deb)" ;;
+esac
 # A user without rights is told what root has to run, on a new system too.
 mkdir user
 ln -s "$work"/bare/* user/

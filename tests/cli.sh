@@ -66,6 +66,12 @@ done
 
 # ---- Mistakes on the command line ------------------------------------------
 refuse "vpipe: unknown command 'trian'; did you mean 'train'?" trian
+refuse "vpipe completion: no shell; write for example 'vpipe completion bash'" \
+    completion
+refuse "vpipe completion: unknown shell 'tcsh'; write bash, zsh, fish or data" \
+    completion tcsh
+refuse "vpipe completion: unexpected argument 'zsh'; name one shell" \
+    completion bash zsh
 refuse "vpipe: unknown command 'xyzzy'; 'vpipe --help' lists the commands" \
     xyzzy
 refuse "vpipe train: no configuration; write for example 'vpipe train\

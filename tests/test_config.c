@@ -1307,6 +1307,46 @@ static void test_table(void **state)
     vp_config_release(&c);
 }
 
+/* What completion offers. */
+static void test_words_and_paths(void **state)
+{
+    static const struct {
+        const char *name, *words;
+        bool path;
+    } cases[] = {
+        { "precision", "fp32, tf32, bf16, fp16, auto", false },
+        { "model_type", "bert, gpt2, cpm, translation", false },
+        { "tie_embeddings", "true, false", false },
+        { "lr_warmup", "true, false", false },
+        { "loss_scale", "dynamic, off", false },
+        { "auto_plan", "false, true, again", false },
+        { "verbose", "stages, tensors, versions, communication, time", false },
+        { "hidden", "", false },
+        { "size", "", false },
+        { "data_dir", "", true },
+        { "init", "", true },
+        { "partition", "", true },
+    };
+    struct vp_key_help help;
+    int n_found = 0;
+
+    (void)state;
+    for (int i = 0; vp_config_key_help(i, &help); i++) {
+        for (size_t k = 0; k < VP_COUNT_OF(cases); k++) {
+            if (strcmp(cases[k].name, help.name) != 0)
+                continue;
+            assert_string_equal(help.words, cases[k].words);
+            assert_int_equal(help.path, cases[k].path);
+            n_found++;
+        }
+        if (strcmp(help.name, "schedule") == 0) {
+            assert_true(help.path);
+            assert_non_null(strstr(help.words, ", zb-h1, "));
+        }
+    }
+    assert_int_equal(n_found, VP_COUNT_OF(cases));
+}
+
 /* The help of key `size` names every model's default. */
 static void test_size_help_names_the_defaults(void **state)
 {
@@ -2003,6 +2043,7 @@ int main(void)
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_words_and_paths),
         cmocka_unit_test(test_size_help_names_the_defaults),
         cmocka_unit_test(test_examples_work),
         cmocka_unit_test(test_schedule_auto),

@@ -90,7 +90,7 @@ static bool find_own_path(char *out, size_t n)
 void *vp_library_beside(const char *file)
 {
     static const char *const below[] = { "", "/vpipe", "/../lib/vpipe",
-                                         "/../lib/*/vpipe" };
+                                         "/../lib/*/vpipe", "/../lib64/vpipe" };
     char own[MAX_PATH];
     void *handle = NULL;
 

@@ -15,8 +15,8 @@ void *vp_library_in(const char *folder, const char *below, const char *file);
 void *vp_library_in_list(const char *list, bool absolute, const char *below,
                          const char *file);
 /* Beside the program or the shared library that this code is linked into: in
- * its folder, vpipe, ../lib/vpipe or ../lib/<any>/vpipe. NULL if its path is not
- * known. */
+ * its folder, vpipe, ../lib/vpipe, ../lib/<any>/vpipe or ../lib64/vpipe. NULL if
+ * its path is not known. */
 void *vp_library_beside(const char *file);
 /* Of CUDA or what belongs to it: in the folders of VPIPE_LIBRARIES, beside
  * this code, where the system's loader looks, in toolkits' folders and in

@@ -257,14 +257,16 @@ enum vp_status vp_config_write(const struct vp_config *config, const char *path,
 enum vp_status vp_config_explain(const struct vp_config *config,
                                  char **text_out, struct vp_err *err);
 
-/* Key number `i` of the table, for `vpipe train --help` and the
- * documentation; false past the last one. */
+/* Key number `i` of the table, for `vpipe train --help`, the manual page and
+ * completion; false past the last one. */
 struct vp_key_help {
     const char *group; /* "model", "data", ... */
     const char *name;
     const char *fallback; /* a value, or "(where it comes from)" */
     const char *meaning;
-    char type[128]; /* "a whole number from 1 to 64" */
+    char type[128];  /* "a whole number from 1 to 64" */
+    char words[256]; /* "fp32, tf32, bf16"; "": takes no words */
+    bool path;       /* a value may be a path */
 };
 bool vp_config_key_help(int i, struct vp_key_help *out);
 

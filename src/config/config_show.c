@@ -152,7 +152,9 @@ bool vp_config_key_help(int i, struct vp_key_help *out)
         .name = key->name,
         .fallback = key->fallback,
         .meaning = key->meaning,
+        .path = vp_key_takes_path(key),
     };
     vp_key_expects(key, NULL, out->type, sizeof(out->type));
+    vp_key_words(key, out->words, sizeof(out->words));
     return true;
 }

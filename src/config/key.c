@@ -79,6 +79,35 @@ static bool has_words(const struct vp_key *key, const struct vp_config *config)
            (is_by_model(key) && config && config->model);
 }
 
+void vp_key_words(const struct vp_key *key, char *out, size_t n_bytes)
+{
+    out[0] = 0;
+    if (has_words(key, NULL))
+        list_words(key, NULL, out, n_bytes);
+    else if (key->type == VP_KEY_BOOL || key->type == VP_KEY_WARMUP)
+        append(out, n_bytes, "true, false");
+    else if (key->type == VP_KEY_SCALE)
+        append(out, n_bytes, "dynamic, off");
+    else if (key->type == VP_KEY_EVERY)
+        append(out, n_bytes, "epoch");
+}
+
+bool vp_key_takes_path(const struct vp_key *key)
+{
+    switch (key->type) {
+    case VP_KEY_PATH:
+    case VP_KEY_FOLDER:
+    case VP_KEY_JSON:
+    case VP_KEY_INIT:
+    case VP_KEY_PLACEMENT:
+    case VP_KEY_PLAN:
+    case VP_KEY_SCHEDULE:
+        return true;
+    default:
+        return false;
+    }
+}
+
 void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
                     char *out, size_t n_bytes)
 {

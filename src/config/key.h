@@ -34,6 +34,12 @@ bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
 void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
                     char *out, size_t n_bytes);
 
+/* "a, b, c": the words that the key takes whatever the model is; "" if it takes
+ * none. */
+void vp_key_words(const struct vp_key *key, char *out, size_t n_bytes);
+/* True if a value may be a path. */
+bool vp_key_takes_path(const struct vp_key *key);
+
 /* ---- Shared by the files of this header --------------------------------- */
 
 #define VP_SHOWN_BYTES 80

@@ -1,25 +1,29 @@
 /* vpipe data: data sets and vocabularies, one subcommand each. */
 #include "data.h"
 
-#include "base/nearest.h"
+#include "commands.h"
 
 #include <string.h>
 
-static const struct subcommand {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *meaning;
-} subcommands[] = {
-    { "bert", data_bert, "make HDF5 shards for BERT of text" },
-    { "convert", data_convert, "copy a token file to another format" },
-    { "encode", data_encode, "print the token ids of every line of a file" },
-    { "decode", data_decode, "print the text of lines of token ids" },
-    { "gpt", data_gpt, "make token files for training of text" },
-    { "inspect", data_inspect, "print what a file holds" },
-    { "pairs", data_pairs, "make a data folder of fairseq of parallel text" },
-    { "vocab", data_vocab, "train a vocabulary from text files" },
+const struct tool_command data_commands[] = {
+    { "bert", data_bert, &data_bert_options, "file",
+      "make HDF5 shards for BERT of text" },
+    { "convert", data_convert, &data_convert_options, "file",
+      "copy a token file to another format" },
+    { "encode", data_encode, &data_encode_options, "file",
+      "print the token ids of every line of a file" },
+    { "decode", data_decode, &data_decode_options, "file",
+      "print the text of lines of token ids" },
+    { "gpt", data_gpt, &data_gpt_options, "file",
+      "make token files for training of text" },
+    { "inspect", data_inspect, &data_inspect_options, "file",
+      "print what a file holds" },
+    { "pairs", data_pairs, &data_pairs_options, "file",
+      "make a data folder of fairseq of parallel text" },
+    { "vocab", data_vocab, &data_vocab_options, "file",
+      "train a vocabulary from text files" },
+    { NULL, NULL, NULL, NULL, NULL },
 };
-enum { N_SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
 
 static void print_help(FILE *out)
 {
@@ -28,23 +32,17 @@ static void print_help(FILE *out)
                "usage: vpipe data SUBCOMMAND [argument...]\n"
                "       vpipe data SUBCOMMAND --help\n\n"
                "subcommands:\n");
-    for (int i = 0; i < N_SUBCOMMANDS; i++)
-        tool_print(out, help_width(out), 12, "  %-9s %s\n", subcommands[i].name,
-                   subcommands[i].meaning);
+    tool_print_commands(out, data_commands);
 }
 
 static int unknown_subcommand(const char *word)
 {
-    const char *names[N_SUBCOMMANDS];
-    int best;
+    const char *nearest = tool_nearest_command(data_commands, word);
 
-    for (int i = 0; i < N_SUBCOMMANDS; i++)
-        names[i] = subcommands[i].name;
-    best = vp_nearest(word, names, N_SUBCOMMANDS);
-    if (best >= 0)
+    if (nearest)
         return tool_usage_error("vpipe data: unknown subcommand '%.48s'; did "
                                 "you mean '%s'?",
-                                word, names[best]);
+                                word, nearest);
     return tool_usage_error("vpipe data: unknown subcommand '%.48s'; 'vpipe "
                             "data --help' lists them",
                             word);
@@ -52,6 +50,8 @@ static int unknown_subcommand(const char *word)
 
 int cmd_data(int argc, char **argv)
 {
+    const struct tool_command *command;
+
     if (argc < 2) {
         print_help(stderr);
         return TOOL_USAGE;
@@ -60,8 +60,8 @@ int cmd_data(int argc, char **argv)
         print_help(stdout);
         return TOOL_OK;
     }
-    for (int i = 0; i < N_SUBCOMMANDS; i++)
-        if (strcmp(argv[1], subcommands[i].name) == 0)
-            return subcommands[i].run(argc - 1, argv + 1);
+    command = tool_find_command(data_commands, argv[1]);
+    if (command)
+        return command->run(argc - 1, argv + 1);
     return unknown_subcommand(argv[1]);
 }

@@ -10,14 +10,15 @@
 enum { FLAG_DTYPE, FLAG_SHARD_SIZE, FLAG_HELP };
 
 static const struct tool_flag flags[] = {
-    [FLAG_DTYPE] = { "--dtype", "TYPE",
-                     "f32, f16 or bf16 [those of the imported folder; f32]" },
+    [FLAG_DTYPE] = { "--dtype", "f32|f16|bf16",
+                     "number type of the weights [those of the imported folder; f32]" },
     [FLAG_SHARD_SIZE] = { "--shard-size", "SIZE",
                           "the most bytes of a file [those of the imported "
                           "folder; 5 GB]" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
+const struct tool_options cmd_export_options = { flags, N_FLAGS };
 
 struct options {
     struct vp_export_config config;

@@ -11,6 +11,7 @@ static const struct tool_flag flags[] = {
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
+const struct tool_options cmd_import_options = { flags, N_FLAGS };
 
 struct options {
     const char *from, *to;

@@ -18,6 +18,7 @@ static const struct tool_flag flags[] = {
     { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), LABEL = 12 };
+const struct tool_options cmd_info_options = { flags, N_FLAGS };
 
 /* The value of the first line of a "/proc" file that begins with `key`, after
  * its colon; false if there is none. */

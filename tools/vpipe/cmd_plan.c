@@ -42,9 +42,8 @@ static const struct tool_flag flags[] = {
                        "synthetic: stated rates; measured: now, on this "
                        "machine [key profile, else one that was measured here, "
                        "else synthetic]" },
-    [FLAG_PLANNER] = { "--planner", "NAME",
-                       "vpipe, pipedream, gpipe, even, flops, or given: the "
-                       "configuration's own plan [vpipe]" },
+    [FLAG_PLANNER] = { "--planner", "vpipe|pipedream|gpipe|even|flops|given",
+                       "whose plan; given: the configuration's own [vpipe]" },
     [FLAG_KEEP] = { "--keep", "LIST",
                     "what of the configuration's plan stays: schedule, "
                     "partition, recompute, for example schedule,partition" },
@@ -59,6 +58,7 @@ static const struct tool_flag flags[] = {
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), MAX_STAGES = 64 };
+const struct tool_options cmd_plan_options = { flags, N_FLAGS };
 
 struct options {
     const char *config;

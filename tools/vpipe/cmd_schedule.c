@@ -63,6 +63,7 @@ enum {
     MAX_COUNT = 1 << 29, /* as the library has it for minibatches */
     LABEL = 8,
 };
+const struct tool_options cmd_schedule_options = { flags, N_FLAGS };
 
 /* The time of any schedule that fits into memory is finite. */
 #define MAX_COST 1e100

@@ -88,6 +88,7 @@ static const struct tool_flag flags[] = {
                            "another way to name the configuration" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), MAX_TEXTS = 8 };
+const struct tool_options cmd_train_options = { flags, N_FLAGS };
 
 struct train_args {
     const char *config;

@@ -18,6 +18,10 @@ int data_inspect(int argc, char **argv);
 int data_pairs(int argc, char **argv);
 int data_vocab(int argc, char **argv);
 
+extern const struct tool_options data_bert_options, data_convert_options,
+    data_encode_options, data_decode_options, data_gpt_options,
+    data_inspect_options, data_pairs_options, data_vocab_options;
+
 /* Prints the message on stderr. Returns the exit status. */
 int data_fail(const char *command, enum vp_status st, const struct vp_err *err);
 /* Cores that this process may use. */

@@ -57,7 +57,7 @@ static const struct tool_flag flags[] = {
     [FLAG_SHARD] = { "--shard-samples", "N", "samples of a shard [500000]" },
     [FLAG_SHARDS] = { "--shards", "N",
                       "number of shards instead; takes twice the time" },
-    [FLAG_STYLE] = { "--sentences", "STYLE",
+    [FLAG_STYLE] = { "--sentences", "lines|prose",
                      "lines: each line is one sentence; prose: found by full "
                      "stops [found out for each file]" },
     [FLAG_KEY] = { "--text-key", "KEY",
@@ -69,6 +69,7 @@ static const struct tool_flag flags[] = {
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
+const struct tool_options data_bert_options = { flags, N_FLAGS };
 
 /* Numbers: flag, limits. */
 static const struct {

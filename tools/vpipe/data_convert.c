@@ -16,12 +16,10 @@ enum { FLAG_FORMAT, FLAG_TO, FLAG_END, FLAG_HELP };
 static const char command[] = "vpipe data convert";
 
 static const struct tool_flag flags[] = {
-    [FLAG_FORMAT] = { "--format", "NAME",
-                      "format of IN: llmc, nanogpt, megatron or fairseq "
-                      "[found out; never nanogpt]" },
-    [FLAG_TO] = { "--to", "NAME",
-                  "format of OUT: llmc, nanogpt, megatron or fairseq [llmc; "
-                  "megatron if OUT ends in .idx]" },
+    [FLAG_FORMAT] = { "--format", "llmc|nanogpt|megatron|fairseq",
+                      "format of IN [found out; never nanogpt]" },
+    [FLAG_TO] = { "--to", "llmc|nanogpt|megatron|fairseq",
+                  "format of OUT [llmc; megatron if OUT ends in .idx]" },
     [FLAG_END] = { "--end-of-text", "ID",
                    "id that separates documents where there is no index: put "
                    "before each (nanogpt: behind each) or, of IN without an "
@@ -29,6 +27,7 @@ static const struct tool_flag flags[] = {
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), CHUNK = 1 << 16 };
+const struct tool_options data_convert_options = { flags, N_FLAGS };
 
 struct options {
     const char *in, *out;

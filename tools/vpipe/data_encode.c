@@ -26,6 +26,8 @@ static const struct tool_flag decode_flags[] = {
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
+const struct tool_options data_encode_options = { flags, N_FLAGS };
+const struct tool_options data_decode_options = { decode_flags, N_FLAGS };
 
 struct options {
     const char *command; /* "vpipe data encode" */

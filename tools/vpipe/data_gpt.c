@@ -45,6 +45,7 @@ static const struct tool_flag flags[] = {
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
+const struct tool_options data_gpt_options = { flags, N_FLAGS };
 
 struct options {
     const char *tokenizer;

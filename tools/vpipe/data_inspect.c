@@ -32,9 +32,8 @@ static const struct tool_flag flags[] = {
                          "folder or file of the tokenizer; without it ids are "
                          "shown as numbers" },
     [FLAG_N] = { "-n", "N", "documents to show [3]" },
-    [FLAG_FORMAT] = { "--format", "NAME",
-                      "llmc, nanogpt, megatron or fairseq [found out; never "
-                      "nanogpt]" },
+    [FLAG_FORMAT] = { "--format", "llmc|nanogpt|megatron|fairseq",
+                      "format of FILE [found out; never nanogpt]" },
     [FLAG_KEY] = { "--text-key", "KEY",
                    "key of the text in lines of JSON [text]" },
     [FLAG_SOURCE] = { "--source-lang", "NAME",
@@ -47,6 +46,7 @@ enum {
     CHUNK = 1 << 16,
     MAX_VOCAB = 1 << 24,
 };
+const struct tool_options data_inspect_options = { flags, N_FLAGS };
 
 /* ---- The command line --------------------------------------------------- */
 

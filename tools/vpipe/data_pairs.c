@@ -49,6 +49,7 @@ static const struct tool_flag flags[] = {
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), LANG_BYTES = 32 };
+const struct tool_options data_pairs_options = { flags, N_FLAGS };
 
 struct options {
     const char *tokenizer[2];

@@ -44,6 +44,7 @@ enum {
     MAX_SPECIAL = 64,
     MAX_SIZE = 1 << 20,
 };
+const struct tool_options data_vocab_options = { flags, N_FLAGS };
 
 struct options {
     struct vp_vocab_options vocab;

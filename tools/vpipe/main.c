@@ -1,7 +1,7 @@
 /* vpipe: the command-line tool. */
 #include "tool.h"
 
-#include "base/nearest.h"
+#include "commands.h"
 #include "run/command.h"
 
 #include <errno.h>
@@ -11,30 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-static const struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *meaning;
-} commands[] = {
-    { "train", cmd_train, "train a model from a configuration file" },
-    { "plan", cmd_plan, "search the fastest plan that fits" },
-    { "compare", cmd_compare, "several configurations on the same data" },
-    { "eval", cmd_eval, "loss, perplexity and accuracy of a trained model" },
-    { "logits", cmd_logits, "logits of a trained model for given texts" },
-    { "generate", cmd_generate, "texts that a trained model continues" },
-    { "translate", cmd_translate, "sentences that a model translates" },
-    { "schedule", cmd_schedule, "print, prove, time and draw a schedule" },
-    { "report", cmd_report, "one HTML page about a run, or several" },
-    { "trace", cmd_trace, "show what the ranks of a run did and when" },
-    { "top", cmd_top, "watch a run in the terminal" },
-    { "rebalance", cmd_rebalance, "give a live run another plan" },
-    { "import", cmd_import, "a checkpoint from a Hugging Face folder" },
-    { "export", cmd_export, "a Hugging Face folder from a checkpoint" },
-    { "data", cmd_data, "make, convert and show data sets; vocabularies" },
-    { "info", cmd_info, "this build and this machine" },
-};
-enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 static void print_help(FILE *out)
 {
@@ -46,9 +22,7 @@ static void print_help(FILE *out)
                "       vpipe help [COMMAND]\n"
                "       vpipe --help | --version\n\n"
                "commands:\n");
-    for (int i = 0; i < N_COMMANDS; i++)
-        tool_print(out, help_width(out), 12, "  %-9s %s\n", commands[i].name,
-                   commands[i].meaning);
+    tool_print_commands(out, tool_commands);
     tool_print(out, help_width(out), 0,
                "\nexit status: 0 ok, 1 the job failed, 2 bad usage or "
                "configuration, 3 interrupted by a signal\n\n");
@@ -62,16 +36,12 @@ static void print_help(FILE *out)
 
 static int unknown_command(const char *word)
 {
-    const char *names[N_COMMANDS];
-    int best;
+    const char *nearest = tool_nearest_command(tool_commands, word);
 
-    for (int i = 0; i < N_COMMANDS; i++)
-        names[i] = commands[i].name;
-    best = vp_nearest(word, names, N_COMMANDS);
-    if (best >= 0)
+    if (nearest)
         return tool_usage_error("vpipe: unknown command '%.48s'; did you mean "
                                 "'%s'?",
-                                word, names[best]);
+                                word, nearest);
     if (strcmp(word, "version") == 0 || strcmp(word, "-v") == 0 ||
         strcmp(word, "-V") == 0)
         return tool_usage_error("vpipe: unknown command '%s'; did you mean "
@@ -84,9 +54,11 @@ static int unknown_command(const char *word)
 
 static int run_command(int argc, char **argv)
 {
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(argv[0], commands[i].name) == 0)
-            return commands[i].run(argc, argv);
+    const struct tool_command *command = tool_find_command(tool_commands,
+                                                           argv[0]);
+
+    if (command)
+        return command->run(argc, argv);
     return unknown_command(argv[0]);
 }
 

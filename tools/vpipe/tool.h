@@ -34,6 +34,7 @@ int cmd_eval(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
+int cmd_completion(int argc, char **argv);
 
 /* TOOL_USAGE for what the user gave, TOOL_FAILED for what the machine did. */
 int tool_exit_status(enum vp_status status);
@@ -45,6 +46,19 @@ struct tool_flag {
     const char *value;   /* what it takes: "DIR", or NULL for nothing */
     const char *meaning; /* NULL: not shown in the help */
 };
+
+/* All options of a command. */
+struct tool_options {
+    const struct tool_flag *flags;
+    int n_flags;
+};
+
+extern const struct tool_options cmd_train_options, cmd_plan_options,
+    cmd_compare_options, cmd_eval_options, cmd_logits_options,
+    cmd_generate_options, cmd_translate_options, cmd_schedule_options,
+    cmd_report_options, cmd_trace_options, cmd_top_options,
+    cmd_rebalance_options, cmd_import_options, cmd_export_options,
+    cmd_info_options, cmd_completion_options;
 
 /* A walk over a command line. */
 struct tool_args {

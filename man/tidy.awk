@@ -1,0 +1,12 @@
+# Removes the paragraph macros of scdoc's output that mean nothing, and that
+# `mandoc -T lint` therefore warns about: after a heading, and before another
+# macro that begins or ends a paragraph.
+/^\.P$/ { pending = !after_heading; next }
+/^\.(SH|SS|RE|RS)/ { pending = 0 }
+{
+    if (pending)
+        print ".P"
+    pending = 0
+    print
+    after_heading = /^\.S[HS]/
+}
