@@ -71,7 +71,7 @@ enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
 
     if (dtype == VP_DTYPE_F32)
         return set_versions(stage, at, n, host);
-    high = malloc(2 * (size_t)n * sizeof(*high));
+    high = calloc(2 * (size_t)n, sizeof(*high));
     if (!high)
         return VP_ERR_NOMEM;
     low = high + n;
