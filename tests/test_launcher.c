@@ -8,8 +8,8 @@
 #include "job/process.h"
 #include "job/processes.h"
 #include "job/relay.h"
-#include "removelib.h"
 #include "run/folder.h"
+#include "tempfolder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,20 +26,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char temp_folder[] = "/tmp/vpipe_launcher_XXXXXX";
-
-static int enter_temp_folder(void **state)
-{
-    (void)state;
-    return !mkdtemp(temp_folder) || chdir(temp_folder) != 0;
-}
-
-static int leave_temp_folder(void **state)
-{
-    (void)state;
-    return chdir("/") | remove_tree(temp_folder);
-}
 
 static void write_text(const char *path, const char *text)
 {

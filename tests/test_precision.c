@@ -14,26 +14,12 @@
 
 #include <cmocka.h>
 
-#include "removelib.h"
+#include "tempfolder.h"
 
 #define MODEL(precision)                                              \
     "model_type: bert\nlayers: 1\nhidden: 16\nheads: 2\nvocab: 264\n" \
     "seq_length: 16\nbatch_size: 2\naccumulation_steps: 1\n"          \
     "threads_per_stage: 1\ndevice: cpu\nprecision: " precision "\n"
-
-static char temp_folder[] = "/tmp/vp_precision_XXXXXX";
-
-static int enter_temp_folder(void **state)
-{
-    (void)state;
-    return !mkdtemp(temp_folder) || chdir(temp_folder) != 0;
-}
-
-static int leave_temp_folder(void **state)
-{
-    (void)state;
-    return chdir("/") | remove_tree(temp_folder);
-}
 
 /* ---- Several ranks ------------------------------------------------------ */
 

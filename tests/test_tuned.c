@@ -16,21 +16,7 @@
 
 #include <cmocka.h>
 
-#include "removelib.h"
-
-static char temp_folder[] = "/tmp/vp_tuned_XXXXXX";
-
-static int enter_temp_folder(void **state)
-{
-    (void)state;
-    return !mkdtemp(temp_folder) || chdir(temp_folder) != 0;
-}
-
-static int leave_temp_folder(void **state)
-{
-    (void)state;
-    return chdir("/") | remove_tree(temp_folder);
-}
+#include "tempfolder.h"
 
 static void assert_value(const char *path, const char *key, const char *want)
 {

@@ -159,16 +159,6 @@ static enum vp_status take_id(void *ctx, int64_t k, int32_t id, bool *stop_out,
     return VP_OK;
 }
 
-static enum vp_status end_text(void *ctx, int64_t k, enum vp_text_end why,
-                               struct vp_err *err)
-{
-    (void)ctx;
-    (void)k;
-    (void)why;
-    (void)err;
-    return VP_OK;
-}
-
 static enum vp_status generate(struct vpipe_model *model,
                                const struct vp_sequence *prompt,
                                const struct vpipe_sampling *sampling,
@@ -190,7 +180,7 @@ static enum vp_status generate(struct vpipe_model *model,
         .seed = sampling->seed,
         .end_ids = &sampling->end_id,
         .n_end_ids = sampling->end_id >= 0,
-        .sink = { text, take_id, end_text },
+        .sink = { text, take_id, NULL },
         .notice = drop_line,
     };
     st = vp_generate(&model->generate, err);

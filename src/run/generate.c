@@ -255,7 +255,7 @@ static enum vp_status grow(struct job *job, int64_t k, bool *ended_out,
         *ended_out = false;
     else if (text->n < with->prompts[k].n_ids + with->max_tokens)
         why = VP_TEXT_END_POSITIONS;
-    return *ended_out ? sink->end(sink->ctx, k, why, err) : VP_OK;
+    return *ended_out && sink->end ? sink->end(sink->ctx, k, why, err) : VP_OK;
 }
 
 /* Gives each text of the step its id, in order of their numbers. */

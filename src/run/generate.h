@@ -25,7 +25,7 @@ struct vp_text_sink {
      * text shall end with it. */
     enum vp_status (*token)(void *ctx, int64_t k, int32_t id, bool *stop_out,
                             struct vp_err *err);
-    /* Text `k` gets no more ids. */
+    /* Text `k` gets no more ids. NULL: that is not told. */
     enum vp_status (*end)(void *ctx, int64_t k, enum vp_text_end why,
                           struct vp_err *err);
 };

@@ -250,16 +250,6 @@ static enum vp_status take_token(void *ctx, int64_t k, int32_t id,
     return VP_OK;
 }
 
-static enum vp_status take_end(void *ctx, int64_t k, enum vp_text_end why,
-                               struct vp_err *err)
-{
-    (void)ctx;
-    (void)k;
-    (void)why;
-    (void)err;
-    return VP_OK;
-}
-
 static enum vp_status take_translation(void *ctx, int64_t k,
                                        const struct vp_translation *translation,
                                        struct vp_err *err)
@@ -318,7 +308,7 @@ static enum vp_status run_model(struct vp_run_texts *texts,
         .n_prompts = texts->n,
         .max_tokens = texts->config->sample_tokens,
         .sampling = VP_SAMPLE_GREEDY,
-        .sink = { texts, take_token, take_end },
+        .sink = { texts, take_token, NULL },
         .notice = ignore,
     };
     struct vp_translate_config translation = {

@@ -125,12 +125,12 @@ static enum vp_status check_rounds(const struct vp_trainer *from,
                                    const struct vp_schedule *next,
                                    const int *partition, struct vp_err *err)
 {
-    int stage = 0, end = vp_trainer_n_blocks(from, 0), block = 0;
+    int block = 0;
 
     for (int s = 0; partition && s < next->n_stages; s++)
         for (int b = 0; b < partition[s]; b++, block++) {
-            if (block == end)
-                end += vp_trainer_n_blocks(from, ++stage);
+            int stage = vp_block_stage(from, block);
+
             if (next->stages[s].update_every !=
                 from->schedule.stages[stage].update_every)
                 return vp_err_set(

@@ -14,11 +14,15 @@ static struct vp_stage *stage_of(const struct vp_trainer *from, int stage,
     return NULL;
 }
 
-static int n_blocks_of(const struct vp_trainer *from, int stage)
+int vp_block_stage(const struct vp_trainer *trainer, int block)
 {
-    int rank = from->schedule.stages[stage].first_rank;
+    for (int s = trainer->schedule.n_stages - 1; s > 0; s--) {
+        int rank = trainer->schedule.stages[s].first_rank;
 
-    return stage_of(from, stage, rank)->plan.spec.n_blocks;
+        if (block >= stage_of(trainer, s, rank)->plan.spec.first_block)
+            return s;
+    }
+    return 0;
 }
 
 /* ---- Needs -------------------------------------------------------------- */
@@ -48,7 +52,7 @@ void vp_older_needs_find(const struct vp_trainer *from,
                          const struct vp_schedule *next, const int *partition,
                          struct vp_older_needs *out)
 {
-    int stage = 0, end = n_blocks_of(from, 0), block = 0;
+    int block = 0;
 
     *out = (struct vp_older_needs){ .n_versions = { 0 } };
     if (!from->generator->stream || !partition ||
@@ -56,12 +60,10 @@ void vp_older_needs_find(const struct vp_trainer *from,
         return;
     for (int s = 0; s < next->n_stages; s++)
         for (int b = 0; b < partition[s]; b++, block++) {
-            int lacks;
+            int stage = vp_block_stage(from, block);
+            int lacks = next->stages[s].version_lag -
+                        (from->schedule.stages[stage].n_versions - 1);
 
-            if (block == end)
-                end += n_blocks_of(from, ++stage);
-            lacks = next->stages[s].version_lag -
-                    (from->schedule.stages[stage].n_versions - 1);
             if (lacks > 0)
                 add_need(out, stage, block, lacks);
         }

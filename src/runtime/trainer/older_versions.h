@@ -12,6 +12,8 @@
 
 #include "runtime/trainer/internal.h"
 
+/* Returns the stage that has block `block` of the model. */
+int vp_block_stage(const struct vp_trainer *trainer, int block);
 /* Returns true if stage s of both schedules, for every s, makes an update after as
  * many minibatches and runs on the weights of as many updates ago. */
 bool vp_schedules_have_same_depths(const struct vp_schedule *a,
