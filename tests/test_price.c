@@ -147,7 +147,7 @@ static void bytes_are_those_allocated(void **state)
             setup.eval = rand_below(2);
             setup.threads = 1 + rand_below(2);
             setup.compress = rand_below(2);
-            setup.shard = rand_below(2);
+            setup.shard = rand_below(2) && can_shard();
             setup.schedule = c->schedule;
             setup.n_stages = c->n_stages;
             setup.n_chunks = c->n_chunks;

@@ -72,4 +72,10 @@ static inline const struct vp_backend_ops *test_device(void)
     return &shared;
 }
 
+/* Returns true if replicas on that device can own slices of the optimizer's state. */
+static inline bool can_shard(void)
+{
+    return test_device()->device->host_memory;
+}
+
 #endif

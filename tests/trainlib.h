@@ -288,6 +288,9 @@ static inline enum vp_status run_create(struct run *run,
         .world = setup->world,
     };
     run->config.optim.grad_clip = setup->grad_clip;
+    /* A GPU without memory_limit has room for a second plan only if told so. */
+    if (!run->device.host_memory && memory_limit == 0)
+        run->config.rebalance_headroom = (size_t)1 << 30;
     return vp_trainer_create(&run->config, &run->trainer, err);
 }
 
