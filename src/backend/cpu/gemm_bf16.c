@@ -1,3 +1,5 @@
+/* Products of BF16: packing, tiles and threads around the kernels of gemm_bf16.h, and
+ * the way by floats where the processor has none of them. */
 #include "backend/cpu/gemm_bf16.h"
 
 #include "backend/cpu/fast.h"
@@ -9,12 +11,11 @@
 #include <string.h>
 
 enum {
-    TILE = 256, /* most rows and columns of a tile: c and the strips of a that
+    TILE = 256,   /* most rows and columns of a tile: c and the strips of a that
                     it reads lie in a level-2 cache */
-    LEAST = 64, /* fewest, where a product is cut for the sake of threads */
-    WANT = 32,  /* tiles, if there is work enough */
-    K_BLOCKS = 16,         /* of b at a time: 32 KiB stay in a level-1 cache */
-    WIDE_K = 512,          /* k that is widened to floats at a time */
+    LEAST = 64,   /* fewest, where a product is cut for the sake of threads */
+    WANT = 32,    /* tiles, if there is work enough */
+    WIDE_K = 512, /* k that is widened to floats at a time */
     PACK_ELEMENTS = 65536, /* of a task that packs */
 };
 
@@ -100,15 +101,15 @@ struct layout {
     size_t n_bytes;
 };
 
+/* `tile_bytes`: of c, for each thread. */
 static struct layout layout_of(const struct vp_gemm *gemm,
-                               const struct vp_gemm_cut *cut, int n_threads)
+                               const struct vp_gemm_cut *cut, int n_threads,
+                               size_t tile_bytes)
 {
     struct layout l = { .n_at_once = gemm->n };
-    size_t c = gemm->c ? 0
-                       : (size_t)(cut->tile_m * cut->tile_n) * sizeof(float);
     int64_t k = at_most(gemm->k, WIDE_K);
 
-    l.wide_a = l.wide_b = l.thread_bytes = c;
+    l.wide_a = l.wide_b = l.thread_bytes = tile_bytes;
     if (!kernels_of()) {
         l.wide_b = l.wide_a + (size_t)(cut->tile_m * k) * sizeof(float);
         l.thread_bytes = l.wide_b + (size_t)(k * cut->tile_n) * sizeof(float);
@@ -125,11 +126,20 @@ static struct layout layout_of(const struct vp_gemm *gemm,
     return l;
 }
 
+static struct layout tiles_layout(const struct vp_gemm *gemm,
+                                  const struct vp_gemm_cut *cut, int n_threads)
+{
+    bool in_place = gemm->c && !kernels_of();
+    size_t tile_bytes = (size_t)(cut->tile_m * cut->tile_n) * sizeof(float);
+
+    return layout_of(gemm, cut, n_threads, in_place ? 0 : tile_bytes);
+}
+
 size_t vp_cpu_gemm_bf16_scratch(const struct vp_gemm *gemm, int n_threads)
 {
     struct vp_gemm_cut cut = vp_gemm_bf16_cut(gemm);
 
-    return layout_of(gemm, &cut, n_threads).n_bytes;
+    return tiles_layout(gemm, &cut, n_threads).n_bytes;
 }
 
 /* ---- Tiles -------------------------------------------------------------- */
@@ -199,10 +209,11 @@ static void multiply_strips(const struct job *job, int64_t row, int64_t rows,
                             bool add, bool room)
 {
     int64_t n_blocks = divide_up(job->gemm->k, 32);
+    int64_t step = job->kernels->k_blocks;
 
     job->kernels->begin();
-    for (int64_t k = 0; k < n_blocks; k += K_BLOCKS) {
-        int64_t n = at_most(K_BLOCKS, n_blocks - k);
+    for (int64_t k = 0; k < n_blocks; k += step) {
+        int64_t n = at_most(step, n_blocks - k);
 
         for (int64_t j = 0; j < cols; j += VP_STRIP) {
             const uint16_t *b = strip_of_b(job, col + j) + k * VP_STRIP_BLOCK;
@@ -270,6 +281,31 @@ static void multiply_wide(const struct job *job, int64_t row, int64_t rows,
     }
 }
 
+static void copy_rows(float *dst, int64_t dst_ld, const float *src,
+                      int64_t src_ld, int64_t rows, int64_t cols)
+{
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(dst + i * dst_ld, src + i * src_ld, (size_t)cols * sizeof(*dst));
+}
+
+/* The same as multiply_strips() by way of the thread's own tile. Rows of a weight
+ * gradient are often a power of two apart: sums that are loaded from there and stored
+ * again push each other out of the caches. */
+static void multiply_in_tile(const struct job *job, int64_t row, int64_t rows,
+                             int64_t col, int64_t cols, float *tile)
+{
+    const struct vp_gemm *gemm = job->gemm;
+    float *c = gemm->c ? gemm->c + row * gemm->ldc + col : NULL;
+    int64_t ld = job->cut.tile_n;
+    bool add = gemm->beta != 0.0f;
+
+    if (c && add)
+        copy_rows(tile, ld, c, gemm->ldc, rows, cols);
+    multiply_strips(job, row, rows, col, cols, tile, ld, add, true);
+    if (c)
+        copy_rows(c, gemm->ldc, tile, ld, rows, cols);
+}
+
 /* Neighbouring tasks share columns, as in gemm.c. */
 static void run_tile(void *ctx, int task, int thread)
 {
@@ -281,13 +317,13 @@ static void run_tile(void *ctx, int task, int thread)
     int64_t col = job->first_col + task / job->cut.rows * job->cut.tile_n;
     int64_t rows = at_most(job->cut.tile_m, gemm->m - row);
     int64_t cols = at_most(job->cut.tile_n, gemm->n - col);
-    float *c = gemm->c ? gemm->c + row * gemm->ldc + col : (float *)mine;
-    int64_t ldc = gemm->c ? gemm->ldc : job->cut.tile_n;
+    bool own = job->kernels || !gemm->c;
+    float *c = own ? (float *)mine : gemm->c + row * gemm->ldc + col;
+    int64_t ldc = own ? job->cut.tile_n : gemm->ldc;
 
     vp_pool_note(job->pool, thread, VP_CPU_PRODUCTS);
     if (job->kernels)
-        multiply_strips(job, row, rows, col, cols, c, ldc, gemm->beta != 0.0f,
-                        !gemm->c);
+        multiply_in_tile(job, row, rows, col, cols, c);
     else
         multiply_wide(job, row, rows, col, cols, c, ldc, gemm->beta != 0.0f,
                       mine);
@@ -334,7 +370,7 @@ void vp_cpu_gemm_bf16(struct vp_pool *pool, const struct vp_gemm *gemm)
 
     if (gemm->m == 0 || gemm->n == 0)
         return;
-    job.layout = layout_of(gemm, &job.cut, vp_pool_threads(pool));
+    job.layout = tiles_layout(gemm, &job.cut, vp_pool_threads(pool));
     job.strips_at_once = PACK_ELEMENTS / strip_size(gemm->k);
     job.strips_at_once = job.strips_at_once > 1 ? job.strips_at_once : 1;
     if (job.kernels)
@@ -359,11 +395,9 @@ static struct vp_gemm_cut uncut(int64_t m, int64_t n)
 static struct layout here_layout(int64_t m, int64_t n, int64_t k)
 {
     struct vp_gemm_cut cut = uncut(m, n);
-    float c;
-    struct vp_gemm gemm = { .m = m, .n = n, .k = k, .c = &c };
-    struct layout l = layout_of(&gemm, &cut, 1);
+    struct vp_gemm gemm = { .m = m, .n = n, .k = k };
 
-    return l;
+    return layout_of(&gemm, &cut, 1, 0);
 }
 
 size_t vp_cpu_gemm_bf16_here_scratch(int64_t m, int64_t n, int64_t k)

@@ -19,6 +19,9 @@
 enum { VP_STRIP = 32, VP_STRIP_BLOCK = 1024 };
 
 struct vp_gemm_bf16_kernels {
+    /* Blocks of k that are multiplied before the next strips are taken. Changes
+     * speed, not bits: sums go on in float. */
+    int k_blocks;
     /* Around a sequence of block() calls of one thread. */
     void (*begin)(void);
     void (*end)(void);

@@ -66,8 +66,11 @@ static TARGET void block(float *c, int64_t ldc, const uint16_t *a,
                 add);
 }
 
-const struct vp_gemm_bf16_kernels vp_gemm_avx512_bf16 = { nothing, nothing,
-                                                          block };
+/* 32 KiB of a strip of b stay in a level-1 cache. */
+enum { K_BLOCKS = 16 };
+
+const struct vp_gemm_bf16_kernels vp_gemm_avx512_bf16 = { K_BLOCKS, nothing,
+                                                          nothing, block };
 
 /* ---- How fast ----------------------------------------------------------- */
 
