@@ -17,6 +17,7 @@ enum {
     WANT = 32,    /* tiles, if there is work enough */
     WIDE_K = 512, /* k that is widened to floats at a time */
     PACK_ELEMENTS = 65536, /* of a task that packs */
+    LEAST_STRIPS = 2,      /* of such a task: two share pairs of cache lines */
 };
 
 /* A tile with fewer multiply-adds is not cut: see gemm.c. */
@@ -168,24 +169,24 @@ static uint16_t *strip_of_b(const struct job *job, int64_t col)
            (col - job->first_col) / VP_STRIP * strip_size(job->gemm->k);
 }
 
-static void pack_strip_of_a(const struct job *job, int64_t row)
+/* Packs rows [begin, end) of a; `begin` is the first of a strip. */
+static void pack_rows(const struct job *job, int64_t begin, int64_t end)
 {
-    const struct vp_gemm *gemm = job->gemm;
-    const struct vp_factor *a = &gemm->a;
+    const struct vp_factor *a = &job->gemm->a;
 
-    vp_pack_a(strip_of_a(job, row),
-              (const uint16_t *)a->data + row * (a->transposed ? 1 : a->ld),
-              a->ld, a->transposed, at_most(VP_STRIP, gemm->m - row), gemm->k);
+    vp_pack_a(strip_of_a(job, begin),
+              (const uint16_t *)a->data + begin * (a->transposed ? 1 : a->ld),
+              a->ld, a->transposed, end - begin, job->gemm->k);
 }
 
-static void pack_strip_of_b(const struct job *job, int64_t col)
+/* Packs columns [begin, end) of b; `begin` is the first of a strip. */
+static void pack_cols(const struct job *job, int64_t begin, int64_t end)
 {
-    const struct vp_gemm *gemm = job->gemm;
-    const struct vp_factor *b = &gemm->b;
+    const struct vp_factor *b = &job->gemm->b;
 
-    vp_pack_b(strip_of_b(job, col),
-              (const uint16_t *)b->data + col * (b->transposed ? b->ld : 1),
-              b->ld, b->transposed, at_most(VP_STRIP, gemm->n - col), gemm->k);
+    vp_pack_b(strip_of_b(job, begin),
+              (const uint16_t *)b->data + begin * (b->transposed ? b->ld : 1),
+              b->ld, b->transposed, end - begin, job->gemm->k);
 }
 
 /* A block at the edge of c, by way of a whole one. */
@@ -335,23 +336,20 @@ static void run_tile(void *ctx, int task, int thread)
 static void pack_a_task(void *ctx, int task, int thread)
 {
     const struct job *job = ctx;
-    int64_t begin = task * job->strips_at_once * VP_STRIP;
-    int64_t end = begin + job->strips_at_once * VP_STRIP;
+    int64_t n = job->strips_at_once * VP_STRIP;
 
     vp_pool_note(job->pool, thread, VP_CPU_PRODUCTS);
-    for (int64_t i = begin; i < at_most(end, job->gemm->m); i += VP_STRIP)
-        pack_strip_of_a(job, i);
+    pack_rows(job, task * n, at_most((task + 1) * n, job->gemm->m));
 }
 
 static void pack_b_task(void *ctx, int task, int thread)
 {
     const struct job *job = ctx;
-    int64_t begin = task * job->strips_at_once * VP_STRIP;
-    int64_t end = begin + job->strips_at_once * VP_STRIP;
+    int64_t n = job->strips_at_once * VP_STRIP;
 
     vp_pool_note(job->pool, thread, VP_CPU_PRODUCTS);
-    for (int64_t i = begin; i < at_most(end, job->n_cols); i += VP_STRIP)
-        pack_strip_of_b(job, job->first_col + i);
+    pack_cols(job, job->first_col + task * n,
+              job->first_col + at_most((task + 1) * n, job->n_cols));
 }
 
 static int n_packs(const struct job *job, int64_t n)
@@ -372,7 +370,8 @@ void vp_cpu_gemm_bf16(struct vp_pool *pool, const struct vp_gemm *gemm)
         return;
     job.layout = tiles_layout(gemm, &job.cut, vp_pool_threads(pool));
     job.strips_at_once = PACK_ELEMENTS / strip_size(gemm->k);
-    job.strips_at_once = job.strips_at_once > 1 ? job.strips_at_once : 1;
+    if (job.strips_at_once < LEAST_STRIPS)
+        job.strips_at_once = LEAST_STRIPS;
     if (job.kernels)
         vp_pool_run(pool, n_packs(&job, gemm->m), pack_a_task, &job);
     for (; job.first_col < gemm->n; job.first_col += job.n_cols) {
@@ -419,10 +418,8 @@ void vp_cpu_gemm_bf16_here(const struct vp_gemm *gemm)
                       gemm->scratch);
         return;
     }
-    for (int64_t i = 0; i < gemm->m; i += VP_STRIP)
-        pack_strip_of_a(&job, i);
-    for (int64_t i = 0; i < gemm->n; i += VP_STRIP)
-        pack_strip_of_b(&job, i);
+    pack_rows(&job, 0, gemm->m);
+    pack_cols(&job, 0, gemm->n);
     multiply_strips(&job, 0, gemm->m, 0, gemm->n, gemm->c, gemm->ldc, add,
                     false);
 }

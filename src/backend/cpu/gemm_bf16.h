@@ -30,9 +30,9 @@ struct vp_gemm_bf16_kernels {
                   int64_t n, bool add);
 };
 
-/* One strip: `n` <= 32 rows or columns, `k` of each. Rows of `src` are `ld`
- * elements apart; they are those of a (transposed: of k), or of k (transposed: of
- * columns). For AVX-512 and more. */
+/* Packs the strips of `n` rows of a, or `n` columns of b, with `k` elements each.
+ * Rows of `src` are `ld` elements apart; they are those of a (transposed: of k), or
+ * of k (transposed: of columns). Need AVX-512. */
 void vp_pack_a(uint16_t *dst, const uint16_t *src, int64_t ld, bool transposed,
                int64_t n, int64_t k);
 void vp_pack_b(uint16_t *dst, const uint16_t *src, int64_t ld, bool transposed,

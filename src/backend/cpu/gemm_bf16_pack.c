@@ -97,19 +97,35 @@ INLINE void pack_tile(uint16_t *dst, const uint16_t *src, int64_t ld,
     store(dst, r);
 }
 
-/* `along` and `turned` are constants where this is inlined. */
+/* The two tiles of 32 k of a strip that has `n` rows or columns left. */
+INLINE void pack_block(uint16_t *dst, const uint16_t *src, int64_t ld,
+                       bool along, bool turned, int64_t n, int64_t k)
+{
+    pack_tile(dst, src, ld, along, turned, n, k);
+    pack_tile(dst + TILE_ELEMENTS, src + TILE * (along ? ld : 1), ld, along,
+              turned, n - TILE, k);
+}
+
+/* `along` and `turned` are constants where this is inlined. Rows of `src` that lie
+ * across k are read for all strips before the next rows: neighbouring strips share
+ * cache lines and pages. */
 INLINE void pack(uint16_t *dst, const uint16_t *src, int64_t ld, bool along,
                  bool turned, int64_t n, int64_t k)
 {
-    for (int64_t at = 0; at < k; at += 32) {
-        for (int64_t i = 0; i < VP_STRIP; i += TILE) {
-            const uint16_t *from = along ? src + i * ld + at
-                                         : src + at * ld + i;
+    int64_t n_blocks = (k + 31) / 32, n_strips = (n + VP_STRIP - 1) / VP_STRIP;
+    int64_t n_outer = along ? n_strips : n_blocks;
+    int64_t n_inner = along ? n_blocks : n_strips;
 
-            pack_tile(dst, from, ld, along, turned, n - i, k - at);
-            dst += TILE_ELEMENTS;
+    for (int64_t outer = 0; outer < n_outer; outer++)
+        for (int64_t inner = 0; inner < n_inner; inner++) {
+            int64_t strip = along ? outer : inner;
+            int64_t block = along ? inner : outer;
+            int64_t first = strip * VP_STRIP, at = block * 32;
+
+            pack_block(dst + (strip * n_blocks + block) * VP_STRIP_BLOCK,
+                       along ? src + first * ld + at : src + at * ld + first,
+                       ld, along, turned, n - first, k - at);
         }
-    }
 }
 
 TARGET void vp_pack_a(uint16_t *dst, const uint16_t *src, int64_t ld,
