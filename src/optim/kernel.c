@@ -9,6 +9,18 @@ enum { LANES = 16 };
  * two loops; short, so that loads of the next block start early. */
 enum { BLOCK = 256 };
 
+/* Elements whose successors are prefetched at once. A processor's own prefetching
+ * stops at the end of each page of 4 KiB, and a step reads five arrays. */
+enum { FETCHED = 64, AHEAD_BYTES = 4096 };
+
+/* Prefetches what is AHEAD_BYTES behind the first `n_bytes` of `p`, which may be
+ * behind the end of the array. */
+static inline void fetch_ahead(const void *p, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i += 64)
+        __builtin_prefetch((const char *)p + AHEAD_BYTES + i);
+}
+
 /* The next loop carries nothing from one element to the next, although the
  * compiler must fear that w_new is a shifted w. */
 #if defined(__clang__)
