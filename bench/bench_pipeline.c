@@ -14,8 +14,8 @@ static const struct {
     void (*run)(struct bench *bench);
     const char *meaning;
 } cases[] = {
-    { "asp", case_asp, "2 stages, an update per minibatch, against 1" },
-    { "bsp", case_bsp, "2 stages, 1f1b with 32 minibatches, against 1" },
+    { "asp", case_asp, "stages, an update per minibatch, against one" },
+    { "bsp", case_bsp, "stages, 1f1b with 32 minibatches, against one" },
     { "zb", case_zb, "zb-h1 against 1f1b at 4 minibatches" },
     { "overhead", case_overhead, "CPU time per action, empty kernels" },
     { "memory", case_memory, "weight versions, slots, bytes moved" },
@@ -30,7 +30,10 @@ static const struct {
 } numbers[] = {
     { "rounds", offsetof(struct bench, n_rounds), "turns of each contestant" },
     { "minibatches", offsetof(struct bench, n_mb), "per run [by case]" },
-    { "stages", offsetof(struct bench, n_stages), "worker" },
+    { "stages", offsetof(struct bench, n_stages),
+      "asp, bsp, zb [2], worker [1]" },
+    { "threads", offsetof(struct bench, n_threads), "of a stage [1]" },
+    { "copies", offsetof(struct bench, n_copies), "worker: runs at once" },
     { "dropout", offsetof(struct bench, dropout), "percent [0]" },
     { "batch", offsetof(struct bench, size.batch), "samples per minibatch" },
     { "labels", offsetof(struct bench, size.labels), "scored per sample" },
@@ -50,7 +53,10 @@ static _Noreturn void usage(void)
     fputs("\noptions\n", stderr);
     for (size_t i = 0; i < N_NUMBERS; i++)
         fprintf(stderr, "  --%-12s %s\n", numbers[i].name, numbers[i].meaning);
-    fputs("  --schedule NAME of the worker [1f1b]\n", stderr);
+    fputs("  --schedule NAME of the worker [1f1b]\n"
+          "  --pinned       each stage stays on cores of its own\n"
+          "  --bf16         instead of fp32\n",
+          stderr);
     exit(2);
 }
 
@@ -66,7 +72,7 @@ static int read_number(const char *text)
 
 static void read_options(int argc, char **argv, struct bench *bench)
 {
-    struct option options[N_NUMBERS + 2] = { { NULL, 0, NULL, 0 } };
+    struct option options[N_NUMBERS + 4] = { { NULL, 0, NULL, 0 } };
     int which, at;
 
     for (int i = 0; i < N_NUMBERS; i++)
@@ -74,9 +80,16 @@ static void read_options(int argc, char **argv, struct bench *bench)
                                       'n' };
     options[N_NUMBERS] = (struct option){ "schedule", required_argument, NULL,
                                           's' };
+    options[N_NUMBERS + 1] = (struct option){ "pinned", no_argument, NULL,
+                                              'p' };
+    options[N_NUMBERS + 2] = (struct option){ "bf16", no_argument, NULL, 'b' };
     while ((which = getopt_long(argc, argv, "", options, &at)) != -1) {
         if (which == 's')
             bench->schedule = optarg;
+        else if (which == 'p')
+            bench->pinned = true;
+        else if (which == 'b')
+            bench->size.dtype = VP_DTYPE_BF16;
         else if (which == 'n')
             *(int *)((char *)bench + numbers[at].offset) = read_number(optarg);
         else
@@ -101,6 +114,29 @@ const char *bench_judge(struct bench *bench, bool met)
     return met ? "met" : "MISSED";
 }
 
+struct lab_spec bench_spec(const struct bench *bench, const char *schedule,
+                           int n_stages, const int *partition, int n_mb)
+{
+    return (struct lab_spec){ .size = bench->size,
+                              .schedule = schedule,
+                              .n_stages = n_stages,
+                              .n_threads = bench->n_threads,
+                              .pinned = bench->pinned,
+                              .partition = partition,
+                              .n_mb = n_mb };
+}
+
+void bench_open_copies(const struct bench *bench, const char *schedule, int n,
+                       int n_mb, struct lab **copies_out)
+{
+    struct lab_spec spec = bench_spec(bench, schedule, 1, NULL, n_mb);
+
+    for (int i = 0; i < n; i++) {
+        spec.first_device = i;
+        copies_out[i] = lab_open(&spec);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct bench bench = {
@@ -113,7 +149,7 @@ int main(int argc, char **argv)
                   .labels = 20 },
         .n_rounds = 3,
         .schedule = "1f1b",
-        .n_stages = 1,
+        .n_threads = 1,
     };
     char *text = NULL;
     size_t n_bytes = 0;

@@ -1,15 +1,18 @@
 /* Speed-up against what the schedule owes. Two cores do not give two stages
- * twice the speed of one: memory and clocks are shared. What two independent
- * copies of the one-stage run lose to each other is not the pipeline's fault,
- * so the target is simulated speed-up x the scaling of such copies. */
+ * twice the speed of one: memory and clocks are shared. What independent copies
+ * of the one-stage run, as many as there are stages, lose to each other is not
+ * the pipeline's fault, so the target is simulated speed-up x the scaling of such
+ * copies. */
 #include "bench.h"
 
 #include "forecast.h"
 
-enum { N_STAGES = 2, N_KINDS = 3 };
+enum { N_KINDS = 3 };
 
 struct contest {
-    struct lab *one, *two, *pipe;
+    int n_stages;
+    struct lab *copies_of_one[VP_MAX_STAGES]; /* n_stages of them */
+    struct lab *pipe;
     struct series single, copies, piped; /* seconds */
     struct series forecast;              /* seconds */
     struct series owed;                  /* simulated speed-up */
@@ -17,14 +20,13 @@ struct contest {
     struct series work[2][N_KINDS]; /* of one stage, of the pipeline */
 };
 
-static struct lab_spec spec_of(const struct bench *bench, const char *schedule,
-                               int n_stages, const int *partition, int n_mb)
+static int n_stages_of(const struct bench *bench)
 {
-    return (struct lab_spec){ .size = bench->size,
-                              .schedule = schedule,
-                              .n_stages = n_stages,
-                              .partition = partition,
-                              .n_mb = n_mb };
+    int n = bench->n_stages ? bench->n_stages : 2;
+
+    if (n > lab_n_blocks(&bench->size) || n > VP_MAX_STAGES)
+        lab_die("stages", &(struct vp_err){ .text = "more than blocks" });
+    return n;
 }
 
 static struct lab *open_warm(const struct lab_spec *spec, int n_mb)
@@ -52,20 +54,21 @@ static void add_work(struct series *work, const struct vp_stage_costs *costs,
 static void run_round(struct contest *c, const char *schedule, int n_mb,
                       int update_every)
 {
-    struct vp_stage_costs costs[N_STAGES];
+    struct vp_stage_costs costs[VP_MAX_STAGES];
+    struct lab *one = c->copies_of_one[0];
     struct forecast forecast;
 
-    series_add(&c->single, lab_run(c->one, n_mb));
-    forecast_costs(lab_trainer(c->one), n_mb, costs);
+    series_add(&c->single, lab_run(one, n_mb));
+    forecast_costs(lab_trainer(one), n_mb, costs);
     add_work(c->work[0], costs, 1, update_every);
     series_add(&c->piped, lab_run(c->pipe, n_mb));
     forecast_costs(lab_trainer(c->pipe), n_mb, costs);
-    add_work(c->work[1], costs, N_STAGES, update_every);
-    forecast = forecast_run(schedule, N_STAGES, n_mb, costs);
+    add_work(c->work[1], costs, c->n_stages, update_every);
+    forecast = forecast_run(schedule, c->n_stages, n_mb, costs);
     series_add(&c->forecast, forecast.seconds);
     series_add(&c->owed, forecast.speedup);
     series_add(&c->copies,
-               lab_run_together((struct lab *[]){ c->one, c->two }, 2, n_mb));
+               lab_run_together(c->copies_of_one, c->n_stages, n_mb));
 }
 
 static void print_json(const struct bench *bench, const char *name,
@@ -77,15 +80,20 @@ static void print_json(const struct bench *bench, const char *name,
     char text[7][64];
 
     printf("{\"case\": \"%s\", \"rounds\": %d, \"minibatches\": %d, "
-           "\"batch\": %d, \"partition\": [%d, %d], \"single_s\": %s, "
+           "\"batch\": %d, \"stages\": %d, \"threads\": %d, "
+           "\"partition\": [",
+           name, bench->n_rounds, n_mb, bench->size.batch, c->n_stages,
+           bench->n_threads);
+    for (int i = 0; i < c->n_stages; i++)
+        printf("%s%d", i ? ", " : "", partition[i]);
+    printf("], \"single_s\": %s, "
            "\"pipeline_s\": %s, \"copies_s\": %s, \"copies_scaling\": %s, "
            "\"simulated_speedup\": %s, \"share\": %s, "
            "\"simulated_over_measured\": %s}\n",
-           name, bench->n_rounds, n_mb, bench->size.batch, partition[0],
-           partition[1], series_json(&c->single, text[0]),
-           series_json(&c->piped, text[1]), series_json(&c->copies, text[2]),
-           series_json(&scaling, text[3]), series_json(&c->owed, text[4]),
-           series_json(share, text[5]), series_json(&error, text[6]));
+           series_json(&c->single, text[0]), series_json(&c->piped, text[1]),
+           series_json(&c->copies, text[2]), series_json(&scaling, text[3]),
+           series_json(&c->owed, text[4]), series_json(share, text[5]),
+           series_json(&error, text[6]));
 }
 
 static void print_table(struct bench *bench, const char *name,
@@ -98,17 +106,17 @@ static void print_table(struct bench *bench, const char *name,
     double off = series_median(&error);
     char text[48];
 
-    fprintf(bench->table, "%s, %d minibatches of %d\n", name, n_mb,
-            bench->size.batch);
+    fprintf(bench->table, "%s, %d stages, %d minibatches of %d\n", name,
+            c->n_stages, n_mb, bench->size.batch);
     fprintf(bench->table, "  one stage, s                %s\n",
             series_text(&c->single, text));
-    fprintf(bench->table, "  two stages, s               %s\n",
+    fprintf(bench->table, "  all stages, s               %s\n",
             series_text(&c->piped, text));
     fprintf(bench->table, "  speed-up                    %s\n",
             series_text(&speedup, text));
     fprintf(bench->table, "  simulated speed-up          %s\n",
             series_text(&c->owed, text));
-    fprintf(bench->table, "  two copies, speed of each   %s\n",
+    fprintf(bench->table, "  copies, speed of each       %s\n",
             series_text(&scaling, text));
     fprintf(bench->table, "  speed-up / owed  (>= 0.97)  %s %s\n",
             series_text(share, text),
@@ -120,7 +128,7 @@ static void print_table(struct bench *bench, const char *name,
 
 static void print_work(struct bench *bench, const struct contest *c)
 {
-    static const char *const who[] = { "one stage", "two stages" };
+    static const char *const who[] = { "one stage", "all stages" };
 
     for (int i = 0; i < 2; i++)
         fprintf(bench->table,
@@ -140,25 +148,25 @@ static struct series share_of(const struct contest *c)
 static void run_contest(struct bench *bench, const char *name,
                         const char *schedule, int n_mb, int update_every)
 {
-    struct contest c = { .one = NULL };
-    struct lab_spec spec = spec_of(bench, schedule, 1, NULL, update_every);
+    struct contest c = { .n_stages = n_stages_of(bench) };
+    int partition[VP_MAX_STAGES];
+    struct lab_spec spec = bench_spec(bench, schedule, c.n_stages, partition,
+                                      update_every);
     struct series share;
-    int partition[N_STAGES];
 
-    c.one = lab_open(&spec);
-    c.two = lab_open(&spec);
-    lab_run_together((struct lab *[]){ c.one, c.two }, 2, update_every);
-    spec = spec_of(bench, schedule, N_STAGES, partition, update_every);
+    bench_open_copies(bench, schedule, c.n_stages, update_every,
+                      c.copies_of_one);
+    lab_run_together(c.copies_of_one, c.n_stages, update_every);
     lab_cut_measured(&spec, partition);
-    c.pipe = open_warm(&spec, update_every > 1 ? update_every : N_STAGES);
+    c.pipe = open_warm(&spec, update_every > 1 ? update_every : c.n_stages);
     for (int i = 0; i < bench->n_rounds; i++)
         run_round(&c, schedule, n_mb, update_every);
     share = share_of(&c);
     print_json(bench, name, &c, partition, n_mb, &share);
     print_table(bench, name, &c, n_mb, &share);
     print_work(bench, &c);
-    lab_close(c.one);
-    lab_close(c.two);
+    for (int i = 0; i < c.n_stages; i++)
+        lab_close(c.copies_of_one[i]);
     lab_close(c.pipe);
 }
 
@@ -182,14 +190,14 @@ struct entrant {
     struct series seconds, forecast, bubble;
 };
 
-static void take_turn(struct entrant *e, int n_mb)
+static void take_turn(struct entrant *e, int n_stages, int n_mb)
 {
-    struct vp_stage_costs costs[N_STAGES];
+    struct vp_stage_costs costs[VP_MAX_STAGES];
     struct forecast forecast;
 
     series_add(&e->seconds, lab_run(e->lab, n_mb));
     forecast_costs(lab_trainer(e->lab), n_mb, costs);
-    forecast = forecast_run(e->schedule, N_STAGES, n_mb, costs);
+    forecast = forecast_run(e->schedule, n_stages, n_mb, costs);
     series_add(&e->forecast, forecast.seconds);
     series_add(&e->bubble, forecast.bubble);
 }
@@ -234,8 +242,8 @@ void case_zb(struct bench *bench)
     int n_mb = bench->n_mb ? bench->n_mb : 4;
     struct entrant entrants[] = { { .schedule = "1f1b" },
                                   { .schedule = "zb-h1" } };
-    int partition[N_STAGES];
-    struct lab_spec spec = spec_of(bench, "1f1b", N_STAGES, partition, n_mb);
+    int n_stages = n_stages_of(bench), partition[VP_MAX_STAGES];
+    struct lab_spec spec = bench_spec(bench, "1f1b", n_stages, partition, n_mb);
 
     lab_cut_measured(&spec, partition);
     for (int i = 0; i < 2; i++) {
@@ -244,7 +252,7 @@ void case_zb(struct bench *bench)
     }
     for (int round = 0; round < bench->n_rounds; round++)
         for (int i = 0; i < 2; i++)
-            take_turn(&entrants[i], n_mb);
+            take_turn(&entrants[i], n_stages, n_mb);
     report_zb(bench, &entrants[0], &entrants[1], n_mb);
     for (int i = 0; i < 2; i++)
         lab_close(entrants[i].lab);

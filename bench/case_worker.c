@@ -1,6 +1,7 @@
 #include "bench.h"
 
 #include "comm/comm.h"
+#include "forecast.h"
 #include "job/processes.h"
 
 /* Rank r is process r. */
@@ -21,7 +22,9 @@ static struct vp_world *join(const struct vp_processes *self)
 /* The lead measures, all get its cut. */
 static void cut(const struct lab_spec *spec, bool is_lead, int *partition)
 {
-    if (is_lead)
+    if (spec->n_stages == 1)
+        partition[0] = lab_n_blocks(&spec->size);
+    else if (is_lead)
         lab_cut_measured(spec, partition);
     if (spec->world &&
         vp_world_share(spec->world, partition,
@@ -31,48 +34,81 @@ static void cut(const struct lab_spec *spec, bool is_lead, int *partition)
                 &(struct vp_err){ .text = "the processes lost each other" });
 }
 
-static void obey(struct lab *lab, const struct bench *bench, int n_mb,
-                 const int *partition)
+/* A line of JSON per run, for as long as lines arrive on stdin. */
+static void obey(struct lab *lab, const struct lab_spec *spec)
 {
+    struct vp_stage_costs costs[VP_MAX_STAGES];
+    struct forecast forecast;
     char line[8];
 
-    lab_run(lab, n_mb);
-    printf("{\"ready\": \"%s\", \"partition\": [", bench->schedule);
-    for (int s = 0; s < bench->n_stages; s++)
-        printf("%s%d", s ? ", " : "", partition[s]);
+    lab_run(lab, spec->n_mb);
+    printf("{\"ready\": \"%s\", \"partition\": [", spec->schedule);
+    for (int s = 0; s < spec->n_stages; s++)
+        printf("%s%d", s ? ", " : "", spec->partition[s]);
     puts("]}");
     fflush(stdout);
     while (fgets(line, sizeof(line), stdin)) {
-        printf("{\"seconds\": %.6f}\n", lab_run(lab, n_mb));
+        printf("{\"seconds\": %.6f", lab_run(lab, spec->n_mb));
+        if (!spec->world) {
+            forecast_costs(lab_trainer(lab), spec->n_mb, costs);
+            forecast = forecast_run(spec->schedule, spec->n_stages, spec->n_mb,
+                                    costs);
+            printf(", \"simulated\": %.6f, \"simulated_speedup\": %.6f",
+                   forecast.seconds, forecast.speedup);
+        }
+        puts("}");
         fflush(stdout);
     }
+}
+
+static void obey_as_copies(const struct bench *bench, int n_mb)
+{
+    struct lab *copies[VP_MAX_STAGES];
+    int n = bench->n_copies;
+    char line[8];
+
+    if (n > VP_MAX_STAGES)
+        lab_die("worker", &(struct vp_err){ .text = "too many copies" });
+    bench_open_copies(bench, bench->schedule, n, n_mb, copies);
+    lab_run_together(copies, n, n_mb);
+    printf("{\"ready\": \"%d copies\"}\n", n);
+    fflush(stdout);
+    while (fgets(line, sizeof(line), stdin)) {
+        printf("{\"seconds\": %.6f}\n", lab_run_together(copies, n, n_mb));
+        fflush(stdout);
+    }
+    for (int i = 0; i < n; i++)
+        lab_close(copies[i]);
 }
 
 void case_worker(struct bench *bench)
 {
     int n_mb = bench->n_mb ? bench->n_mb : 8;
+    int n_stages = bench->n_stages ? bench->n_stages : 1;
     int partition[VP_MAX_STAGES] = { 0 };
     struct vp_processes self = vp_processes_find();
-    struct lab_spec spec = { .size = bench->size,
-                             .schedule = bench->schedule,
-                             .n_stages = bench->n_stages,
-                             .partition = partition,
-                             .n_mb = n_mb };
-    bool moves = false;
+    struct lab_spec spec = bench_spec(bench, bench->schedule, n_stages,
+                                      partition, n_mb);
+    enum vp_followed followed;
     struct vp_err err = { .text = "" };
     struct lab *lab;
 
-    if (bench->n_stages > lab_n_blocks(&bench->size))
+    if (bench->n_copies > 0) {
+        obey_as_copies(bench, n_mb);
+        return;
+    }
+    if (n_stages > lab_n_blocks(&bench->size))
         lab_die("worker",
                 &(struct vp_err){ .text = "more stages than blocks" });
-    if (self.n > 1 && self.n != bench->n_stages)
+    if (self.n > 1 && self.n != n_stages)
         lab_die("worker", &(struct vp_err){ .text = "one process per stage" });
     spec.world = join(&self);
     cut(&spec, self.index == 0, partition);
     lab = lab_open(&spec);
     if (self.index == 0)
-        obey(lab, bench, n_mb, partition);
-    else if (vp_trainer_follow(lab_trainer(lab), NULL, &moves, &err) != VP_OK)
+        obey(lab, &spec);
+    else if (vp_trainer_follow(lab_trainer(lab), NULL, &followed, &err) !=
+             VP_OK)
         lab_die("worker", &err);
     lab_close(lab);
     if (spec.world)

@@ -182,7 +182,7 @@ static void open_trainer(struct lab *lab)
     for (int s = 0; s < VP_MAX_STAGES; s++) {
         lab->ratios[s] = spec->recompute;
         lab->replicas[s] = spec->n_replicas;
-        lab->devices[s] = s;
+        lab->devices[s] = spec->first_device + s;
     }
     opens = spec->backend ? spec->backend : &vp_backend_cpu;
     lab->ops = *opens;
@@ -384,6 +384,7 @@ void lab_time_blocks(const struct lab_spec *spec, struct vp_stage_costs *out)
     blocks.n_chunks = 0;
     blocks.partition = ones;
     blocks.world = NULL;
+    blocks.pinned = false; /* more blocks than cores */
     lab = lab_open(&blocks);
     lab_run(lab, 1);
     lab_run(lab, N_TIMES);

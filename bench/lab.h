@@ -29,11 +29,13 @@ struct lab_spec {
     const char *schedule_text; /* its lists; NULL: the generator's */
     bool schedule_v;           /* auto: two chunks are in a V */
     int n_threads;             /* of a stage; 0: 1 */
-    bool pinned;      /* rank r stays on the r-th set of n_threads cores */
-    double recompute; /* ratio, the same for every stage */
-    bool keep_all;    /* nothing is made again */
-    bool dry;         /* only plan: there is no trainer */
-    float lr;         /* 0: 1e-4 */
+    bool pinned; /* rank r stays on set first_device + r of n_threads
+                         cores each */
+    int first_device;
+    double recompute;                     /* ratio, the same for every stage */
+    bool keep_all;                        /* nothing is made again */
+    bool dry;                             /* only plan: there is no trainer */
+    float lr;                             /* 0: 1e-4 */
     const struct vp_backend_ops *backend; /* NULL: the CPU */
     const struct vp_saver *saver;         /* NULL: none */
     struct vp_world *world;               /* NULL: threads of this process */
