@@ -673,10 +673,12 @@ static void gathers_rank(struct rank *rank)
         vp_group_gather(g->group, me,
                         &(struct vp_gather){
                             mine, receiver < 0 || receiver == me ? all : NULL,
-                            ends, receiver });
+                            ends, receiver, round % 3 == 0 });
         rank->n_errors += vp_group_end_gather(g->group, me, in_ms(LONG_MS)) !=
                           VP_OK;
-        if (receiver < 0) /* own bytes change after the next line */
+        if (round % 3 == 0) /* own bytes may change at once */
+            memset(own, 0x5a, MOST_EACH);
+        else if (receiver < 0) /* ... or after the next line */
             rank->n_errors += vp_group_exchange(g->group, me, NULL, 0, NULL,
                                                 in_ms(LONG_MS)) != VP_OK;
         for (int k = 0; k < n && (receiver < 0 || receiver == me); k++)
@@ -712,7 +714,8 @@ static void a_gather_has_an_end(void **state)
     char bytes[2] = "";
 
     (void)state;
-    vp_group_gather(group, 0, &(struct vp_gather){ bytes, bytes, ends, -1 });
+    vp_group_gather(group, 0,
+                    &(struct vp_gather){ bytes, bytes, ends, -1, false });
     assert_int_equal(vp_group_end_gather(group, 0, in_ms(20)), VP_ERR_TIMEOUT);
     close_world(world);
 }

@@ -86,7 +86,11 @@ struct setup {
     const struct vp_feed *feed;
     const struct vp_sink *sink;
     int64_t batch; /* of every bucket; 0: as usual */
+    int shorter;   /* positions that every bucket has less than usual */
     int members;   /* ranks that share each operator; 0: 1 */
+    bool sequence_parallel; /* these have slices of rows */
+    bool keep_all;          /* nothing that backward reads is made again */
+    bool keep_gathered;     /* rows that were gathered are not */
 };
 
 static const struct setup usual = {
@@ -141,6 +145,7 @@ static inline struct vp_model_config small_sizes(const struct setup *setup)
     sizes.pad = VP_TOKEN_PAD;
     sizes.dtype = setup->dtype;
     sizes.n_members = setup->members;
+    sizes.sequence_parallel = setup->sequence_parallel;
     return sizes;
 }
 
@@ -220,6 +225,9 @@ static inline struct vp_plan make_plan(const struct run *run,
         .compress = setup->compress,
         .shard_optimizer = setup->shard,
         .tensor_parallel = setup->members,
+        .sequence_parallel = setup->sequence_parallel,
+        .keep_all = setup->keep_all,
+        .keep_gathered = setup->keep_gathered,
     };
 }
 
@@ -245,6 +253,10 @@ static inline enum vp_status run_create(struct run *run,
             dims->n_labels = dims->n_labels / dims->batch * setup->batch;
             dims->batch = setup->batch;
         }
+        dims->seq -= setup->shorter;
+        dims->tgt_seq -= dims->tgt_seq > 0 ? setup->shorter : 0;
+        if (dims->n_labels > dims->batch * dims->seq)
+            dims->n_labels = dims->batch * dims->seq;
         if (setup->cache.n_lines > 0
                 ? vp_model_build_cached(run->model, &run->sizes, dims,
                                         &setup->cache, setup->outputs,

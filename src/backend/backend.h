@@ -11,7 +11,7 @@
 
 /* Changes with any structure that a plugin shares with the program, those of
  * device/driver.h included. */
-#define VP_BACKEND_ABI 15
+#define VP_BACKEND_ABI 16
 
 /* An open one. Every backend has its own; the first member is a struct
  * vp_device. */
@@ -37,8 +37,16 @@ struct vp_members {
     /* Every member gives `n_bytes` and gets those of all, in member order. */
     void (*exchange)(void *ctx, const struct vp_op *op, const void *mine,
                      size_t n_bytes, void *all);
-    /* Of the first call above that failed; those after it do nothing. */
+    /* Of the first call of this table that failed; those after it do nothing. */
     enum vp_status (*status)(void *ctx);
+    /* With slices of rows: member t has `slice` elements from t * slice on of an array
+     * of n, or those that are left.
+     * As sum(), but only the own slice has the result; the rest is undefined. */
+    void (*reduce_scatter)(void *ctx, const struct vp_op *op, float *data,
+                           int64_t n, int64_t slice);
+    /* `mine` is the own slice of `all`; all in bytes. */
+    void (*all_gather)(void *ctx, const struct vp_op *op, const void *mine,
+                       void *all, int64_t n, int64_t slice);
 };
 
 struct vp_launch {

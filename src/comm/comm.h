@@ -178,13 +178,15 @@ struct vp_gather {
     const int64_t
         *ends;    /* borrowed, like the bytes, until the gather is done */
     int receiver; /* that gets all bytes; -1: every member does */
+    /* Ends when all receivers have taken the bytes of this member. */
+    bool taken;
 };
 /* Begins a gather; does not wait. A member ends one before it begins the next. */
 void vp_group_gather(struct vp_group *group, int member,
                      const struct vp_gather *gather);
 /* Ends it: a receiver has all bytes; one that only gives may change its own. Where
  * every member receives, its own bytes may change after a later sum, exchange or
- * gather of the group. */
+ * gather of the group, or at once if it asked for `taken`, as all members then do. */
 enum vp_status vp_group_end_gather(struct vp_group *group, int member,
                                    struct vp_limit limit);
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 /* Changes with anything in this file, in comm.h or in device/driver.h. */
-#define VP_COMM_ABI 6
+#define VP_COMM_ABI 7
 
 struct vp_world_ops {
     const char *name;

@@ -110,6 +110,9 @@ struct vp_layout {
     struct vp_layout_entry *entries;
     int n_entries;
     int64_t param_bytes, train_bytes, grad_bytes;
+    /* Floats of the parameters with a partial_grad: between lists, WORK has room for
+     * their gradients, where the members of a group add them up. */
+    int64_t n_partial;
 };
 
 struct vp_stage_spec {
@@ -136,7 +139,10 @@ struct vp_stage_spec {
      * unless it is recomputed. NULL: nothing. Not with one_slot. A program has a
      * copy. */
     const uint64_t *swap;
-    bool keep_all;     /* nothing that F computed is made again in B */
+    bool keep_all; /* nothing that F computed is made again in B */
+    /* Rows that were gathered are kept for W, and not gathered again; so they are with
+     * keep_all. */
+    bool keep_gathered;
     bool split_w;      /* W of products runs as a list of its own */
     bool forward_only; /* evaluation: nothing is kept, only F exists */
     /* Only one minibatch is in flight at a time: nothing runs here between its

@@ -24,6 +24,7 @@ bool vp_workload_updates_early(const struct vp_workload *work,
 {
     return work->device.updates_early && !schedule->split &&
            work->optim.kind != VP_OPTIM_LAMB && !vp_workload_needs_norm(work) &&
+           !work->graphs[0].sequence_parallel && /* gradients lack a sum */
            schedule->stages[stage].n_replicas == 1;
 }
 
@@ -66,6 +67,7 @@ const uint64_t *vp_plan_stage_swap(const struct vp_plan *plan,
         .n_blocks = plan->partition ? plan->partition[stage] : graph->n_blocks,
         .recompute = recompute,
         .keep_all = plan->keep_all,
+        .keep_gathered = plan->keep_gathered,
     };
 
     if (plan->swap_sets)
@@ -89,6 +91,7 @@ static struct vp_stage_spec stage_spec(const struct vp_plan *plan,
         .recompute_in_b = plan->recompute_in_b,
         .w_recomputed = has->w_recomputed,
         .keep_all = plan->keep_all,
+        .keep_gathered = plan->keep_gathered,
         .split_w = schedule->split,
         .forward_only = plan->forward_only,
         .one_slot = has->n_slots == 1,

@@ -62,6 +62,10 @@ enum vp_status vp_cuda_compile(struct vp_backend *backend,
     const struct vp_op *op = lacking(program);
     struct vp_exe *exe;
 
+    if (program->graph->sequence_parallel)
+        return vp_err_refuse(err, "sequence_parallel",
+                             "cuda backend: knows no slices of rows; set "
+                             "sequence_parallel: false or device: cpu");
     if (program->graph->n_members > 1)
         return vp_err_refuse(err, "mp_size",
                              "cuda backend: knows no tensor parallelism; set "

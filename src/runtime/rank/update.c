@@ -167,6 +167,7 @@ static enum vp_status sum_grads(struct vp_rank *rank, struct vp_stage *stage)
  * that they are of is `mb`. */
 static enum vp_status square_stages(struct vp_rank *rank, int64_t mb)
 {
+    VP_TRY(vp_members_add_grads(rank));
     VP_TRY(add_ties(rank));
     for (int s = 0; s < rank->n_stages; s++)
         VP_TRY(sum_grads(rank, &rank->stages[s].stage));

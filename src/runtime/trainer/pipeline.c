@@ -761,6 +761,7 @@ void vp_pipeline_release(struct vp_pipeline *pipeline, struct vp_rank *ranks)
         vp_recorder_free(rank->recorder);
         free(rank->mine);
         free(rank->all);
+        free(rank->slice_ends);
         if (rank->backend)
             pipeline->config->backend->close(rank->backend);
     }
