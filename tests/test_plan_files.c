@@ -1212,8 +1212,6 @@ static void test_tensor_refusals(void **state)
     } cases[] = {
         { "optimizer: lamb", "lamb needs norms of whole tensors; use adamw "
                              "(key 'optimizer')" },
-        { "device: cuda", "tensor parallelism runs on CPU cores alone; set "
-                          "device: cpu (key 'device')" },
         { "rebalance: true", "tensor-parallel ranks cannot be re-balanced; set "
                              "rebalance: false (key 'rebalance')" },
     };

@@ -573,7 +573,12 @@ static void asp_is_what_the_interpreter_does(void **state)
                                           .run = &run,
                                           .partition = partition };
             readers[t].members = (struct vp_members){
-                2, t, &readers[t].seat, ring_sum, ring_exchange, ring_status
+                .n = 2,
+                .me = t,
+                .ctx = &readers[t].seat,
+                .sum = ring_sum,
+                .exchange = ring_exchange,
+                .status = ring_status,
             };
             pthread_create(&readers[t].thread, NULL, read_literally,
                            &readers[t]);

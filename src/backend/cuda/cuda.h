@@ -40,6 +40,8 @@ struct vp_cuda_call {
     cudaStream_t stream;
     /* W: its stream belongs to this one; NULL: it is that of the list. */
     struct vp_cuda_wgrad_stream *wgrad;
+    void *staging; /* as in struct vp_launch */
+    size_t n_staging;
 };
 
 /* Makes the stream of a W wait for what its list has launched so far. */

@@ -44,7 +44,9 @@ struct vp_tie {
 /* The links of a tensor-parallel group. */
 struct vp_member_links {
     struct vp_group *exchange;
-    struct vp_group **sums; /* per length of the pipeline's sum_lengths */
+    struct vp_group **sums;  /* per length of the pipeline's sum_lengths */
+    struct vp_group *gather; /* from device to device; NULL: they do not reach
+                                each other, or this process has no member */
 };
 
 /* Results of minibatches and notes on updates go to the reports through rings.

@@ -65,6 +65,7 @@ struct vp_stage {
     struct vp_world *world;           /* to be aborted; borrowed */
     const struct vp_members *members; /* of its group; NULL: it is alone */
     bool members_apart;               /* they are other processes */
+    void *staging; /* of what they exchange; NULL: none is needed */
     struct vp_stream *stream;
     struct vp_stage_plan plan;
     struct vp_stage_bucket *buckets; /* per bucket of the plan */

@@ -78,6 +78,8 @@ static struct vp_launch bases(const struct vp_stage *stage,
         .slot = index_of(stage, slot),
         .version = (int)(version % stage->plan.shape.n_versions),
         .members = stage->members,
+        .staging = stage->staging,
+        .n_staging = (size_t)stage->plan.sizes.staging_bytes,
     };
 
     VP_BUG_ON(stage->shard && stage->shard->gathers); /* weights are missing */
