@@ -3,6 +3,7 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/group/group_sum.h"
 #include "backend/cuda/rows/cross_entropy.h"
+#include "base/memory.h"
 #include "graph/opdef.h"
 
 enum { DEFAULT_MS = 60 * 1000 };
@@ -200,10 +201,9 @@ static enum vp_status meet_on_host(const struct vp_cuda_call *call,
 {
     const struct vp_members *members = call->args.members;
     size_t areas = 2 * ((size_t)members->n + 1), n_pieces;
-    struct passage p = { .call = call,
-                         .meeting = meeting,
-                         .stride = call->n_staging / areas };
+    struct passage p = { .call = call, .meeting = meeting };
 
+    p.stride = call->n_staging / areas / VP_TENSOR_ALIGN * VP_TENSOR_ALIGN;
     p.piece = p.stride < VP_EXCHANGE_BYTES ? p.stride : VP_EXCHANGE_BYTES;
     VP_BUG_ON(!call->staging || p.piece == 0);
     n_pieces = (meeting.n_bytes + p.piece - 1) / p.piece;
