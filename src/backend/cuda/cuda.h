@@ -114,6 +114,7 @@ enum vp_status vp_cuda_copy_b(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_gather_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_gather_b(const struct vp_cuda_call *call);
 
+/* Of a rank that has all columns; else see group/meeting.h. */
 enum vp_status vp_cuda_cross_entropy_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_cross_entropy_b(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_argmax_f(const struct vp_cuda_call *call);

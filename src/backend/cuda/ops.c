@@ -33,7 +33,7 @@ const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT] = {
         .fn = { vp_cuda_gather_f, vp_cuda_gather_b },
     },
     [VP_OP_CROSS_ENTROPY] = {
-        .fn = { vp_cuda_cross_entropy_f, vp_cuda_cross_entropy_b },
+        .fn = { vp_cuda_loss_f, vp_cuda_cross_entropy_b },
     },
     [VP_OP_ARGMAX] = {
         .fn = { vp_cuda_argmax_f },

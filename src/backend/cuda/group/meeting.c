@@ -235,15 +235,8 @@ enum vp_status vp_cuda_meet(const struct vp_cuda_call *call, int meeting)
 
 /* ---- Whole calls -------------------------------------------------------- */
 
-bool vp_cuda_has_meetings(const struct vp_cuda_call *call)
+static enum vp_status run_steps(const struct vp_cuda_call *call, int n)
 {
-    return n_meetings(call) > 0;
-}
-
-enum vp_status vp_cuda_run_meetings(const struct vp_cuda_call *call)
-{
-    int n = n_meetings(call);
-
     for (int i = 0; i < n; i++) {
         VP_TRY(vp_cuda_run_step(call, i));
         VP_TRY(vp_cuda_meet(call, i));
@@ -253,16 +246,23 @@ enum vp_status vp_cuda_run_meetings(const struct vp_cuda_call *call)
 
 enum vp_status vp_cuda_group_sum_f(const struct vp_cuda_call *call)
 {
-    if (vp_cuda_has_meetings(call))
-        return vp_cuda_run_meetings(call);
+    if (n_meetings(call) > 0)
+        return run_steps(call, n_meetings(call));
     vp_cuda_group_sum_end(call);
     return VP_OK;
 }
 
 enum vp_status vp_cuda_group_copy_b(const struct vp_cuda_call *call)
 {
-    if (vp_cuda_has_meetings(call))
-        return vp_cuda_run_meetings(call);
+    if (n_meetings(call) > 0)
+        return run_steps(call, n_meetings(call));
     vp_cuda_group_copy_end(call);
     return VP_OK;
+}
+
+enum vp_status vp_cuda_loss_f(const struct vp_cuda_call *call)
+{
+    if (n_meetings(call) > 0)
+        return run_steps(call, n_meetings(call));
+    return vp_cuda_cross_entropy_f(call);
 }

@@ -31,13 +31,10 @@ enum vp_status vp_cuda_run_step(const struct vp_cuda_call *call, int step);
 /* Holds meeting number `meeting`, after that step. */
 enum vp_status vp_cuda_meet(const struct vp_cuda_call *call, int meeting);
 
-/* Returns true if the call has meetings; runs all its steps and holds them. */
-bool vp_cuda_has_meetings(const struct vp_cuda_call *call);
-enum vp_status vp_cuda_run_meetings(const struct vp_cuda_call *call);
-
-/* Operators that are nothing else. */
+/* Whole calls, with all steps and meetings; of a rank that is alone, too. */
 enum vp_status vp_cuda_group_sum_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_group_copy_b(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_loss_f(const struct vp_cuda_call *call);
 
 #ifdef __cplusplus
 }

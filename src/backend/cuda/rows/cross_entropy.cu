@@ -7,7 +7,6 @@
  * order. */
 #include "backend/cuda/rows/cross_entropy.h"
 
-#include "backend/cuda/group/meeting.h"
 #include "backend/cuda/rows/rows.cuh"
 
 #include <float.h>
@@ -321,8 +320,6 @@ enum vp_status vp_cuda_cross_entropy_f(const struct vp_cuda_call *call)
     enum vp_dtype dtype = vp_call_value(call, call->args.op->in[0])->dtype;
     float2 *aux = (float2 *)call->args.aux[0];
 
-    if (vp_cuda_has_meetings(call))
-        return vp_cuda_run_meetings(call);
     VP_WITH_TYPE(dtype, launch_row_loss<T>(aux, &loss, call->stream));
     if (!call->args.mb->train)
         VP_WITH_TYPE(dtype, launch_label_rank<T>(aux, &loss, call->stream));
