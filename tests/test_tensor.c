@@ -1,6 +1,8 @@
 /* Tensor parallelism: ranks that share each operator. A group gives the same bits
  * over cuts, schedules, recomputation, threads and resumption, and the numbers of one
- * rank up to rounding. */
+ * rank up to rounding. With VP_TEST_DEVICE=cuda the same of ranks that share a GPU,
+ * whose numbers are then those of the CPU up to rounding. VP_TEST_NAME: only the tests
+ * whose names fit that pattern. */
 #include "tensorlib.h"
 
 /* ---- Slices ------------------------------------------------------------- */
@@ -221,6 +223,30 @@ static void numbers_are_those_of_one_rank(void **state)
             }
 }
 
+static void numbers_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    for (size_t m = 0; on_gpu() && m < VP_COUNT_OF(models); m++)
+        for (int k = 0; k < 2; k++) {
+            struct setup setup = group_of(models[m], members_of[k]);
+            struct run cpu, gpu;
+
+            setup.n_steps = 4;
+            setup.eval = true;
+            setup.vocab = 97;
+            setup.tied = k == 0;
+            train(&gpu, &setup);
+            setup.device = &vp_backend_cpu;
+            train(&cpu, &setup);
+            for (int i = 0; i < setup.n_steps; i++) {
+                assert_near(cpu.losses[i], gpu.losses[i], 1e-5, "loss", i);
+                assert_near(cpu.norms[i], gpu.norms[i], norm_tolerance(),
+                            "norm", i);
+            }
+            assert_near(cpu.eval_loss, gpu.eval_loss, 1e-5, "evaluation", 0);
+        }
+}
+
 /* Ids before the label are counted over all slices. */
 static void evaluations_count_the_same_ranks(void **state)
 {
@@ -338,6 +364,7 @@ int main(void)
         cmocka_unit_test(replicas_of_groups_give_the_same_bits),
         cmocka_unit_test(bf16_gives_the_same_bits),
         cmocka_unit_test(numbers_are_those_of_one_rank),
+        cmocka_unit_test(numbers_are_those_of_the_cpu),
         cmocka_unit_test(evaluations_count_the_same_ranks),
         cmocka_unit_test(whole_parameters_stay_equal),
         cmocka_unit_test(asp_is_what_the_interpreter_does),
@@ -346,5 +373,6 @@ int main(void)
         cmocka_unit_test(a_lost_member_is_named),
     };
 
+    cmocka_set_test_filter(getenv("VP_TEST_NAME"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

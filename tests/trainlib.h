@@ -23,12 +23,13 @@
 /* ---- Counting: device memory -------------------------------------------- */
 
 static atomic_llong n_device_bytes;
+static const struct vp_device_ops *counted_device; /* that of the newest run */
 
 static inline enum vp_status counting_alloc(struct vp_device *device, size_t n,
                                             void **out)
 {
     atomic_fetch_add(&n_device_bytes, (long long)n);
-    return test_device()->device->alloc(device, n, out);
+    return counted_device->alloc(device, n, out);
 }
 
 /* ---- A small run -------------------------------------------------------- */
@@ -239,7 +240,8 @@ static inline enum vp_status run_create(struct run *run,
     for (int s = 0; s < VP_MAX_STAGES; s++)
         run->same_ratio[s] = setup->recompute;
     run->backend = setup->device ? *setup->device : *test_device();
-    run->device = *run->backend.device;
+    counted_device = run->backend.device;
+    run->device = *counted_device;
     run->device.alloc = counting_alloc;
     run->backend.device = &run->device;
     atomic_store(&n_device_bytes, 0);

@@ -572,16 +572,6 @@ static enum vp_status check_members(const struct vp_config *config,
                           "rows are on CPU cores alone; set device: cpu, or "
                           "sequence_parallel: false",
                           vp_config_place(config, "sequence_parallel"));
-    if (config->device == VP_DEVICE_KIND_CUDA)
-        return refuse_members(config, "device",
-                              "tensor parallelism runs on CPU cores alone; set "
-                              "device: cpu",
-                              err);
-    if (config->distributed_backend == VP_TRANSPORT_NCCL)
-        return refuse_members(config, "distributed_backend",
-                              "tensor parallelism runs on CPU cores alone; use "
-                              "mpi",
-                              err);
     if (config->optim.kind == VP_OPTIM_LAMB)
         return refuse_members(config, "optimizer",
                               "lamb needs norms of whole tensors; use adamw",

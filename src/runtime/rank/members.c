@@ -121,6 +121,21 @@ static void exchange(void *ctx, const struct vp_op *op, const void *mine,
                                limit_of(rank)));
 }
 
+/* Between devices that reach each other. Ranks that wait do so for their device. */
+static enum vp_status gather(void *ctx, const struct vp_op *op,
+                             const void *mine, size_t n_bytes, void *all,
+                             void *stream)
+{
+    struct vp_rank *rank = ctx;
+
+    (void)op;
+    if (rank->team_status == VP_OK)
+        rank->team_status = vp_group_gather_direct(
+            rank->pipeline->teams[rank->group].gather, mine, n_bytes, all,
+            stream);
+    return rank->team_status;
+}
+
 static enum vp_status status(void *ctx)
 {
     const struct vp_rank *rank = ctx;
@@ -231,12 +246,15 @@ static enum vp_status find_lengths(struct vp_pipeline *pipeline)
 }
 
 /* The most bytes that a member gives at once: four numbers of each row of logits,
- * sums of blocks, a piece of a tensor that is saved. */
+ * sums of blocks, a piece of a tensor that is saved; of a device with memory of its
+ * own, also a piece of a value. */
 static size_t exchange_bytes(const struct vp_train_config *config)
 {
     enum { ROW_BYTES = 64 };
     size_t most = VP_SAVE_PIECE * sizeof(float), n;
 
+    if (!config->backend->device->host_memory && most < VP_EXCHANGE_BYTES)
+        most = VP_EXCHANGE_BYTES;
     for (int g = 0; g < config->n_graphs; g++) {
         const struct vp_graph *graph = &config->graphs[g];
 
@@ -300,6 +318,18 @@ static enum vp_status connect_grads(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
+/* All devices of the group reach each other. */
+static bool are_direct(const struct vp_pipeline *pipeline, int group)
+{
+    int n = pipeline->n_members, first = group * n;
+
+    for (int a = first; pipeline->config->world && a < first + n; a++)
+        for (int b = first; b < a; b++)
+            if (!vp_world_is_direct(pipeline->config->world, a, b))
+                return false;
+    return pipeline->config->world != NULL;
+}
+
 static enum vp_status connect_team(struct vp_pipeline *pipeline, int group,
                                    int n_stages)
 {
@@ -319,6 +349,8 @@ static enum vp_status connect_team(struct vp_pipeline *pipeline, int group,
         st = connect_sums(pipeline, team, ranks);
     if (st == VP_OK)
         st = connect_grads(pipeline, team, ranks, n_stages);
+    if (st == VP_OK && are_direct(pipeline, group))
+        st = vp_direct_gather_create(pipeline->world, ranks, n, &team->gather);
     free(ranks);
     return st;
 }
@@ -354,14 +386,18 @@ enum vp_status vp_members_connect(struct vp_pipeline *pipeline,
                                   sizeof(*rank->slice_ends));
         if (!rank->slice_ends)
             return VP_ERR_NOMEM;
-        rank->members = (struct vp_members){ .n = pipeline->n_members,
-                                             .me = rank->member,
-                                             .ctx = rank,
-                                             .sum = add,
-                                             .exchange = exchange,
-                                             .status = status,
-                                             .reduce_scatter = reduce_scatter,
-                                             .all_gather = all_gather };
+        rank->members = (struct vp_members){
+            .n = pipeline->n_members,
+            .me = rank->member,
+            .ctx = rank,
+            .sum = add,
+            .exchange = exchange,
+            .status = status,
+            .reduce_scatter = reduce_scatter,
+            .all_gather = all_gather,
+            .gather = pipeline->teams[rank->group].gather ? gather : NULL,
+            .timeout_ms = pipeline->config->timeout_ms
+        };
         for (int i = 0; i < rank->n_stages; i++) {
             rank->stages[i].stage.members = &rank->members;
             rank->stages[i].stage.members_apart = are_apart(pipeline,

@@ -48,6 +48,8 @@ struct vp_member_links {
     /* Per stage of a rank: sums of gradients that members have parts of. NULL: they
      * have none. */
     struct vp_group **grads;
+    struct vp_group *gather; /* from device to device; NULL: they do not reach
+                                each other, or this process has no member */
 };
 
 /* Sums of programs: all members get n floats, or with a slice each its own. */

@@ -76,6 +76,8 @@ static enum vp_status add_tie(struct vp_rank *rank, const struct vp_tie *tie)
     int n = list_uses(rank, tie, terms);
     enum vp_status st;
 
+    if (tie->own && !vp_device_has_host_memory(rank->device))
+        return vp_stage_add_uses(&rank->stages[0].stage, terms, n, tie->n);
     VP_TRY(wait_for_uses(rank, tie));
     VP_TRY(copy_uses(rank, tie, terms, n, false));
     vp_watch_begin_wait(rank);
