@@ -1489,7 +1489,7 @@ static void test_notices(void **state)
         refused(NINE "stages: 2\nreplicas: [2, 1]\nshard_optimizer: true\n"
                      "rebalance: true\n"),
         "a.yml:6: key 'rebalance' moves blocks with their whole state, but "
-        "shard_optimizer gives each replica a slice; remove one of them");
+        "shard_optimizer gives each replica a shard; remove one of them");
     load_ok(NINE "stages: 2\nreplicas: [2, 1]\nshard_optimizer: true\n", NULL,
             &c);
     assert_int_equal(c.n_notices, 0);

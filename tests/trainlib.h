@@ -3,7 +3,7 @@
 #ifndef VP_TESTS_TRAINLIB_H
 #define VP_TESTS_TRAINLIB_H
 
-#include "graph/shard.h"
+#include "graph/slice.h"
 #include "model/model.h"
 #include "runtime/stage/stage.h"
 #include "runtime/trainer/trainer.h"
@@ -69,7 +69,7 @@ struct setup {
     int vocab;         /* 0: 96 */
     int64_t bundle_bytes;
     bool compress;
-    bool shard; /* replicas own slices of the optimizer's state */
+    bool shard; /* replicas own shards of the optimizer's state */
     struct vp_blackbox **blackboxes; /* of each rank; NULL: none are kept */
     vp_fault_fn fault;
     void *fault_ctx;

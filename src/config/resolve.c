@@ -489,7 +489,7 @@ static enum vp_status plan_by_flops(struct vp_config *config,
 
 /* ---- All of it ---------------------------------------------------------- */
 
-/* Slices of the optimizer's state stay where they are. */
+/* Shards of the optimizer's state stay where they are. */
 static enum vp_status check_shards(const struct vp_config *config,
                                    struct vp_err *err)
 {
@@ -504,7 +504,7 @@ static enum vp_status check_shards(const struct vp_config *config,
         return VP_OK;
     return vp_err_set(err, VP_ERR_INVALID,
                       "%s: key 'rebalance' moves blocks with their whole "
-                      "state, but shard_optimizer gives each replica a slice; "
+                      "state, but shard_optimizer gives each replica a shard; "
                       "remove one of them",
                       vp_config_place(config, "rebalance"));
 }

@@ -113,7 +113,7 @@ static bool is_whole(const struct vp_value *value)
 
 static bool is_cut(const struct vp_param *param)
 {
-    return param->shard.axis != VP_SHARD_NONE;
+    return param->slice.axis != VP_SLICE_NONE;
 }
 
 /* ---- Shape rules -------------------------------------------------------- */
@@ -141,7 +141,7 @@ static enum vp_status embed_shape(struct vp_graph *graph, struct vp_op *op)
         (types && (types->cols != table->cols ||
                    !is_ids(in_value(graph, op, 1), ids->rows))))
         return refuse(graph, op, "type ids and type table do not match");
-    if (table->shard.axis == VP_SHARD_COLS ||
+    if (table->slice.axis == VP_SLICE_COLS ||
         (positions && is_cut(positions)) || (types && is_cut(types)))
         return refuse(graph, op, "only the rows of its table can be cut");
     op->out = result(graph, op, ids->rows, table->cols);
@@ -155,13 +155,13 @@ static bool find_linear_spread(const struct vp_value *x,
                                const struct vp_param *bias, enum vp_spread *out)
 {
     static const enum vp_spread spreads[] = {
-        [VP_SHARD_NONE] = VP_SPREAD_WHOLE,
-        [VP_SHARD_ROWS] = VP_SPREAD_COLS,
-        [VP_SHARD_COLS] = VP_SPREAD_PARTIAL,
+        [VP_SLICE_NONE] = VP_SPREAD_WHOLE,
+        [VP_SLICE_ROWS] = VP_SPREAD_COLS,
+        [VP_SLICE_COLS] = VP_SPREAD_PARTIAL,
     };
 
-    *out = spreads[weight->shard.axis];
-    if (weight->shard.axis == VP_SHARD_COLS)
+    *out = spreads[weight->slice.axis];
+    if (weight->slice.axis == VP_SLICE_COLS)
         return x->spread == VP_SPREAD_COLS && !bias;
     return x->spread == VP_SPREAD_WHOLE &&
            (!bias || is_cut(bias) == is_cut(weight));
@@ -364,7 +364,7 @@ static int64_t count_ids(const struct vp_graph *graph,
     if (logits->spread != VP_SPREAD_COLS)
         return logits->cols;
     VP_BUG_ON(!producer || producer->kind != VP_OP_LINEAR);
-    return in_param(graph, producer, 0)->shard.whole;
+    return in_param(graph, producer, 0)->slice.whole;
 }
 
 static enum vp_status cross_entropy_shape(struct vp_graph *graph,
@@ -451,7 +451,7 @@ bool vp_op_has_dz(const struct vp_op *op)
 bool vp_op_sums_gradient(const struct vp_graph *graph, const struct vp_op *op)
 {
     return op->kind == VP_OP_LINEAR &&
-           graph->params[op->par[0]].shard.axis == VP_SHARD_ROWS;
+           graph->params[op->par[0]].slice.axis == VP_SLICE_ROWS;
 }
 
 bool vp_op_can_recompute_out(const struct vp_op *op)

@@ -107,7 +107,7 @@ static void add_squares(const struct vp_rank *rank,
 {
     for (int i = 0; i < stage->n_own_tensors; i++)
         if (rank->member == 0 ||
-            stage->tensor_params[i]->shard.axis != VP_SHARD_NONE)
+            stage->tensor_params[i]->slice.axis != VP_SLICE_NONE)
             per_block[stage->tensors[i].block] += stage->sums[i];
 }
 
@@ -150,7 +150,7 @@ static float mean_of(const struct vp_rank *rank, const struct vp_rank_stage *rs)
     return 1.0f / (float)plan_of(rank, rs->index)->update_every;
 }
 
-/* Replicas with slices of the optimizer's state wait for each other. */
+/* Replicas with shards of the optimizer's state wait for each other. */
 static enum vp_status sum_grads(struct vp_rank *rank, struct vp_stage *stage)
 {
     enum vp_status st;

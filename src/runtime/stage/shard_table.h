@@ -1,5 +1,5 @@
-/* The slice of the optimizer's state that one replica of a stage owns, and the
- * chunks of all slices: plain data. */
+/* The shard of the optimizer's state that one replica of a stage owns, and the
+ * chunks of all shards: plain data. */
 #ifndef VP_RUNTIME_STAGE_SHARD_TABLE_H
 #define VP_RUNTIME_STAGE_SHARD_TABLE_H
 
@@ -30,7 +30,7 @@ struct vp_shard_table {
     bool gathers;         /* weights are under way */
 };
 
-/* Makes the tables of replica `index` of a stage that was planned with slices, and
+/* Makes the tables of replica `index` of a stage that was planned with shards, and
  * has the named tensors `tensors`. */
 enum vp_status vp_shard_table_create(const struct vp_stage_plan *plan,
                                      const struct vp_optim_tensor *tensors,

@@ -78,7 +78,7 @@ struct vp_stage {
     void *master;                   /* of the newest one; see optim.h */
     float *grads;
     float *moment[2];
-    /* Of which replicas own slices each, like the master; NULL: all is here. */
+    /* Of which replicas own shards each, like the master; NULL: all is here. */
     struct vp_shard_table *shard;
     void *work;
     void *cache; /* CACHE; NULL: the model has none */
@@ -187,15 +187,15 @@ enum vp_status vp_stage_wait(struct vp_stage *stage);
 
 /* Squares of the gradients, per tensor, are on their way to stage->sums. They
  * may be read after the wait, and until the next ones are asked for. Replicas with
- * slices of the state exchange sums here: all come. */
+ * shards of the state exchange sums here: all come. */
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage);
 enum vp_status vp_stage_wait_sums(struct vp_stage *stage);
-/* LAMB of a slice: moves the moments on, and exchanges what trust ratios of whole
+/* LAMB of a shard: moves the moments on, and exchanges what trust ratios of whole
  * tensors are made of; vp_stage_update() then does the rest. All else: nothing. */
 enum vp_status vp_stage_measure(struct vp_stage *stage, float lr,
                                 float grad_scale);
 /* Writes the next version, or what the backward left of it. The optimizer counts
- * the updates of each block. Of a slice: begins to gather the others. */
+ * the updates of each block. Of a shard: begins to gather the others. */
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale);
 /* Skips an update: the next version holds the weights of the newest. */
@@ -205,7 +205,7 @@ void *vp_stage_weights(const struct vp_stage *stage, int64_t version);
 enum vp_status vp_stage_init_weights(struct vp_stage *stage);
 /* n weights of one parameter, from element `at` on, as floats: into every
  * version, with what the optimizer needs to know of them; and the newest ones
- * back, with the same bits: not of a slice. */
+ * back, with the same bits: not of a shard. */
 enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
                                     int64_t n, const float *host);
 enum vp_status vp_stage_get_weights(const struct vp_stage *stage, int64_t at,
@@ -216,7 +216,7 @@ struct vp_peers {
     struct vp_stage **at;
     int n;
 };
-/* As vp_stage_get_weights(), of any stage; of a slice, like a fetch. */
+/* As vp_stage_get_weights(), of any stage; of a shard, like a fetch. */
 enum vp_status vp_stage_collect_weights(struct vp_stage *stage,
                                         const struct vp_peers *peers,
                                         int64_t at, int64_t n, float *host);

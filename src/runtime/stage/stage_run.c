@@ -307,7 +307,7 @@ static int n_updated(const struct vp_stage *stage)
     return stage->updated ? stage->n_free_tensors : 0;
 }
 
-/* Of the chunks of the own slice, then of whole tensors. */
+/* Of the chunks of the own shard, then of whole tensors. */
 static enum vp_status sum_chunks(struct vp_stage *stage, double *sums)
 {
     const struct vp_shard_table *shard = stage->shard;

@@ -1,4 +1,4 @@
-/* What replicas with slices of the optimizer's state tell each other. */
+/* What replicas with shards of the optimizer's state tell each other. */
 #include "runtime/stage/stage_shard.h"
 
 /* ---- Sums of squares ---------------------------------------------------- */
@@ -96,7 +96,7 @@ static char *base_of(const struct vp_stage *stage, enum vp_shard_array array)
     }
 }
 
-/* The part of [at, at + n) that slice `k` has. */
+/* The part of [at, at + n) that shard `k` has. */
 static int64_t clip(const struct vp_shard_table *shard, int k, int64_t *at,
                     int64_t n)
 {

@@ -1,7 +1,7 @@
 /* Listing, saving and restoring the state of a stage. */
 #include "runtime/stage/stage_state.h"
 
-#include "graph/shard.h"
+#include "graph/slice.h"
 #include "runtime/stage/stage_kept.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static int part_of(const struct vp_stage *stage, int tensor)
 
 static bool is_cut(const struct vp_stage *stage, int tensor)
 {
-    return stage->tensor_params[tensor]->shard.axis != VP_SHARD_NONE;
+    return stage->tensor_params[tensor]->slice.axis != VP_SLICE_NONE;
 }
 
 static int n_members_of(const struct vp_stage *stage)
@@ -154,7 +154,7 @@ static enum vp_status save_item(struct vp_stage *stage,
 static void put_slice(const struct vp_stage *stage, int tensor, int member,
                       const float *slice, float *whole)
 {
-    vp_shard_put(stage->tensor_params[tensor], part_of(stage, tensor), member,
+    vp_slice_put(stage->tensor_params[tensor], part_of(stage, tensor), member,
                  n_members_of(stage), slice, whole);
 }
 
@@ -265,7 +265,7 @@ bool vp_stage_owns(const struct vp_stage *stage, const char *name)
 
 /* ---- Restoring ---------------------------------------------------------- */
 
-/* Of a slice, the part of it that is here. */
+/* Of a shard, the part of it that is here. */
 static enum vp_status set_moment(struct vp_stage *stage, int tensor,
                                  const struct vp_state_item *item,
                                  const float *host)
@@ -298,7 +298,7 @@ static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
         return VP_OK;
     VP_TRY(loader->load(loader->ctx, &item, host, err));
     if (is_cut(stage, tensor)) {
-        vp_shard_take(stage->tensor_params[tensor], part_of(stage, tensor),
+        vp_slice_take(stage->tensor_params[tensor], part_of(stage, tensor),
                       stage->config.member, n_members_of(stage), host, slice);
         host = slice;
     }

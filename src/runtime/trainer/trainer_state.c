@@ -1,7 +1,7 @@
 /* The state of all stages of a trainer, and where its run stands. */
 #include "runtime/trainer/trainer.h"
 
-#include "graph/shard.h"
+#include "graph/slice.h"
 #include "runtime/rank/save.h"
 #include "runtime/stage/stage_state.h"
 #include "runtime/trainer/internal.h"
@@ -165,8 +165,7 @@ static enum vp_status save_members(struct vp_trainer *trainer, int index,
 
             if (trainer->ranks[r].is_here && rs->index == index &&
                 rs->replica == 0)
-                VP_TRY(
-                    vp_stage_save(&rs->stage, &none, rs->first_item, saver));
+                VP_TRY(vp_stage_save(&rs->stage, &none, rs->first_item, saver));
         }
     return VP_OK;
 }
@@ -199,7 +198,7 @@ static enum vp_status get_slice(const struct vp_rank *rank, vp_par par,
     for (int i = 0; i < param->n_parts && st == VP_OK; i++) {
         struct vp_shape shape = vp_param_whole(param, i);
 
-        vp_shard_put(param, i, rank->member, graph->n_members,
+        vp_slice_put(param, i, rank->member, graph->n_members,
                      slice + param->part[i].row * param->cols, out);
         out += shape.rows * shape.cols;
     }
@@ -228,7 +227,7 @@ static enum vp_status get_slices(const struct vp_trainer *trainer, vp_par par,
     return found;
 }
 
-/* From replicas that may own slices of the optimizer's state. */
+/* From replicas that may own shards of the optimizer's state. */
 static enum vp_status collect_weights(const struct vp_trainer *trainer,
                                       vp_par par, int replica, float *out)
 {
