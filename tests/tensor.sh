@@ -99,6 +99,7 @@ compare()
 compare 2 mp_size=2 hidden=128 # tables that are saved in several pieces
 compare 4 mp_size=2 stages=2 tie_embeddings=true recompute_ratio=0.5
 compare 4 mp_size=2 stages=2 sync_mode=asp
+compare 4 mp_size=2 stages=2 model_type=bert optimizer=lamb
 if [ -n "$full" ]; then
     compare 4 mp_size=4 model_type=bert
     compare 4 mp_size=2 'stages=1' 'replicas=[2]'

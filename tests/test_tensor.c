@@ -549,8 +549,8 @@ static void asp_is_what_the_interpreter_does(void **state)
                                            false,       0 };
 
     (void)state;
-    for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
-        struct setup setup = group_of(models[m], 2);
+    for (size_t m = 0; m < 2 * VP_COUNT_OF(models); m++) {
+        struct setup setup = group_of(models[m / 2], 2);
         struct vp_err err = { .text = "" };
         struct reader *readers = calloc(2, sizeof(*readers));
         struct ring ring = { .n = 2 };
@@ -559,6 +559,7 @@ static void asp_is_what_the_interpreter_does(void **state)
 
         cut_evenly(&setup, 3, partition);
         setup.schedule = "pipedream";
+        setup.optim = m % 2 ? VP_OPTIM_LAMB : VP_OPTIM_ADAMW;
         setup.tied = false;
         setup.accumulation = 1;
         setup.n_steps = 9;

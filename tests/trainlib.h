@@ -43,6 +43,7 @@ struct setup {
     int n_steps;
     enum vp_optim_kind optim;
     float grad_clip;
+    float eps; /* of the optimizer; 0: its default */
     bool clip_per_stage;
     struct vp_scale_config scale;
     vp_init_fn init; /* NULL: as published */
@@ -288,6 +289,8 @@ static inline enum vp_status run_create(struct run *run,
         .world = setup->world,
     };
     run->config.optim.grad_clip = setup->grad_clip;
+    if (setup->eps > 0.0f)
+        run->config.optim.eps = setup->eps;
     return vp_trainer_create(&run->config, &run->trainer, err);
 }
 

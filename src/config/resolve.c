@@ -570,10 +570,6 @@ static enum vp_status check_members(const struct vp_config *config,
                               "tensor parallelism runs on CPU cores alone; use "
                               "mpi",
                               err);
-    if (config->optim.kind == VP_OPTIM_LAMB)
-        return refuse_members(config, "optimizer",
-                              "lamb needs norms of whole tensors; use adamw",
-                              err);
     if (config->rebalance)
         return refuse_members(config, "rebalance",
                               "tensor-parallel ranks cannot be re-balanced; "

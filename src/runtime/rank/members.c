@@ -141,8 +141,18 @@ static enum vp_status find_lengths(struct vp_pipeline *pipeline)
     return VP_OK;
 }
 
+/* LAMB's sums of all tensors of a stage, at most. */
+static size_t squares_bytes(const struct vp_graph *graph)
+{
+    size_t n = 0;
+
+    for (vp_par par = 0; par < graph->n_params; par++)
+        n += (size_t)graph->params[par].n_parts;
+    return n * 2 * sizeof(double);
+}
+
 /* The most bytes that a member gives at once: four numbers of each row of logits,
- * sums of blocks, a piece of a tensor that is saved. */
+ * sums of blocks or of tensors, a piece of a tensor that is saved. */
 static size_t exchange_bytes(const struct vp_train_config *config)
 {
     enum { ROW_BYTES = 64 };
@@ -154,6 +164,8 @@ static size_t exchange_bytes(const struct vp_train_config *config)
         n = (size_t)graph->values[graph->logits].rows * ROW_BYTES;
         most = n > most ? n : most;
         n = (size_t)graph->n_blocks * sizeof(double);
+        most = n > most ? n : most;
+        n = squares_bytes(graph);
         most = n > most ? n : most;
     }
     return most;

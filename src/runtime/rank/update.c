@@ -306,17 +306,19 @@ enum vp_status vp_update_end_gather(struct vp_rank *rank,
     return st;
 }
 
+/* Exchanges with members of the group note their waits by themselves. */
 static enum vp_status measure(struct vp_rank *rank, struct vp_stage *stage,
                               float lr, float grad_scale)
 {
     enum vp_status st;
 
-    if (!stage->shard)
-        return VP_OK;
-    vp_watch_begin_wait(rank);
+    if (stage->shard)
+        vp_watch_begin_wait(rank);
     st = vp_stage_measure(stage, lr, grad_scale);
-    vp_watch_end_wait(rank, st);
-    return st;
+    if (stage->shard)
+        vp_watch_end_wait(rank, st);
+    VP_TRY(st);
+    return vp_stage_set_ratios(stage);
 }
 
 /* Makes the next version; not `made`: without an update, as the norm is not

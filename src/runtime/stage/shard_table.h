@@ -24,10 +24,9 @@ struct vp_shard_table {
     /* Two sums per chunk at most: the own ones, and those of all owners,
      * most_chunks apart. */
     double *mine, *all;
-    double (*squares)[2]; /* per tensor: LAMB's sums */
-    double *ratios;       /* per own chunk: the trust ratio of its tensor */
-    int *next;            /* n: chunks of each owner that were read */
-    bool gathers;         /* weights are under way */
+    double *ratios; /* per own chunk: the trust ratio of its tensor */
+    int *next;      /* n: chunks of each owner that were read */
+    bool gathers;   /* weights are under way */
 };
 
 /* Makes the tables of replica `index` of a stage that was planned with shards, and

@@ -110,6 +110,10 @@ struct vp_stage {
     int n_free_tensors; /* the first of them: the others are tied */
     double *sums;       /* per tensor, in memory of the host */
     double *next_sums;  /* of the update being made */
+    /* LAMB: per tensor, the squares of its weights and of its direction, those
+     * of all members of the group, and the trust ratio; NULL: not LAMB. */
+    double (*squares)[2], (*all_squares)[2];
+    double *ratios;
 };
 
 /* Plans the stage and makes its tables. */
@@ -190,10 +194,16 @@ enum vp_status vp_stage_wait(struct vp_stage *stage);
  * shards of the state exchange sums here: all come. */
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage);
 enum vp_status vp_stage_wait_sums(struct vp_stage *stage);
-/* LAMB of a shard: moves the moments on, and exchanges what trust ratios of whole
- * tensors are made of; vp_stage_update() then does the rest. All else: nothing. */
+/* LAMB where this rank has parts of tensors, shards or slices: moves the moments on,
+ * and adds up the squares of its tensors over the replicas that own shards. All else:
+ * nothing. */
 enum vp_status vp_stage_measure(struct vp_stage *stage, float lr,
                                 float grad_scale);
+/* Then: adds the squares of slices in the order of the members, who all come here,
+ * and sets the trust ratios of whole tensors; vp_stage_update() does the rest. */
+enum vp_status vp_stage_set_ratios(struct vp_stage *stage);
+/* Returns true if vp_stage_update() needs both calls before it. */
+bool vp_stage_is_measured(const struct vp_stage *stage);
 /* Writes the next version, or what the backward left of it. The optimizer counts
  * the updates of each block. Of a shard: begins to gather the others. */
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,

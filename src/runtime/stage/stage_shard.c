@@ -35,19 +35,6 @@ void vp_stage_shard_add(const struct vp_stage *stage, int width, int which,
     }
 }
 
-void vp_stage_shard_set_ratios(struct vp_stage *stage)
-{
-    struct vp_shard_table *shard = stage->shard;
-
-    for (int which = 0; which < 2; which++)
-        vp_stage_shard_add(stage, 2, which, &shard->squares[0][which], 2);
-    for (int c = 0; c < shard->n_chunks; c++) {
-        const double *squares = shard->squares[shard->tensors[c]];
-
-        shard->ratios[c] = vp_optim_trust_ratio(squares[0], squares[1]);
-    }
-}
-
 /* ---- Weights ------------------------------------------------------------ */
 
 void vp_stage_shard_gather(struct vp_stage *stage)

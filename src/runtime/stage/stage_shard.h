@@ -15,8 +15,6 @@ enum vp_status vp_stage_shard_exchange(struct vp_stage *stage, int width);
 /* Adds sum `which` of `width` over the chunks of each tensor, in their order. */
 void vp_stage_shard_add(const struct vp_stage *stage, int width, int which,
                         double *sums_out, int stride);
-/* LAMB: the trust ratio of every own chunk, of what was exchanged. */
-void vp_stage_shard_set_ratios(struct vp_stage *stage);
 
 /* Begins to gather the newest weights; nothing may read them before the end. */
 void vp_stage_shard_gather(struct vp_stage *stage);
