@@ -623,10 +623,6 @@ static const struct refused bad_pipelines[] = {
       "a.yml:6: key 'grad_clip_scope': stages that share the tied embeddings "
       "must clip them alike; set tie_embeddings to false, or grad_clip_scope "
       "to all" },
-    { NINE "stages: 1\nreplicas: [2]\noptimizer: adam\nmp_size: 2\n"
-      "shard_optimizer: true\n", NULL,
-      "a.yml:7: key 'shard_optimizer': not with mp_size 2, whose members have "
-      "slices of the weights already; remove one of them" },
     { NINE ASP "stages: 2\ntie_embeddings: true\n", NULL,
       "a.yml:5: key 'tie_embeddings' is true, but several stages cannot share "
       "weights in sync_mode asp; set it to false, or use bsp" },

@@ -100,6 +100,7 @@ compare 2 mp_size=2 hidden=128 # tables that are saved in several pieces
 compare 4 mp_size=2 stages=2 tie_embeddings=true recompute_ratio=0.5
 compare 4 mp_size=2 stages=2 sync_mode=asp
 compare 4 mp_size=2 stages=2 model_type=bert optimizer=lamb
+compare 4 mp_size=2 stages=1 'replicas=[2]' shard_optimizer=true optimizer=lamb
 if [ -n "$full" ]; then
     compare 4 mp_size=4 model_type=bert
     compare 4 mp_size=2 'stages=1' 'replicas=[2]'
@@ -107,6 +108,8 @@ if [ -n "$full" ]; then
     compare 8 mp_size=4 stages=2 schedule=zb-h1
     compare 4 mp_size=2 stages=2 model_type=translation batch_size=64
     compare 4 mp_size=2 stages=2 precision=bf16
+    compare 6 mp_size=2 stages=2 'replicas=[1,2]' shard_optimizer=true \
+        precision=bf16
 fi
 
 # ---- Checkpoints ------------------------------------------------------------

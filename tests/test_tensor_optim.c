@@ -1,5 +1,6 @@
 /* Optimizers in tensor-parallel groups: LAMB's trust ratios are those of whole tensors,
- * with the same bits over cuts, schedules, threads and resumption. */
+ * with the same bits over cuts, schedules, threads and resumption; replicas of groups
+ * own shards of the optimizer's state. */
 #include "vault.h"
 
 #include "runtime/trainer/internal.h"
@@ -283,6 +284,183 @@ static void lamb_resumes_with_any_size(void **state)
     }
 }
 
+/* ---- Shards of slices --------------------------------------------------- */
+
+/* All copies that two runs took. */
+static void assert_same_copies(const struct vault *a, const struct vault *b)
+{
+    assert_int_equal(a->n_copies, b->n_copies);
+    assert_int_equal(a->n_items, b->n_items);
+    assert_true(a->n_copies > 0);
+    for (int c = 0; c < a->n_copies; c++)
+        for (int i = 0; i < a->n_items; i++) {
+            const struct vp_state_item *item = &a->items[i];
+
+            assert_string_equal(item->name, b->items[i].name);
+            if (memcmp(a->copies[c].data[i], b->copies[c].data[i],
+                       (size_t)(item->rows * item->cols) * sizeof(float)) != 0)
+                fail_msg("%s, kind %d, copy %d", item->name, (int)item->kind,
+                         c);
+        }
+}
+
+/* Trains with and without shards; then each goes on from a copy of the other, and
+ * groups of other sizes from the copy of a sharded one. */
+static void check_shards(struct setup setup, int64_t every)
+{
+    struct vault *whole = vault_new(), *sharded = vault_new();
+    struct run want, got;
+
+    setup.shard = false;
+    train_saving(setup, every, &want, whole);
+    setup.shard = true;
+    train_saving(setup, every, &got, sharded);
+    assert_same(&want, &got, setup.n_steps);
+    assert_same_copies(whole, sharded);
+    check_resume(setup, whole, 0, &want);
+    setup.shard = false;
+    check_resume(setup, sharded, sharded->n_copies - 1, &want);
+    for (int members = 1; members <= 4 && setup.dtype == VP_DTYPE_F32;
+         members *= 2) {
+        setup.shard = members < 4;
+        if (members == setup.members)
+            continue;
+        setup.members = members;
+        check_close(setup, sharded, 0, &want);
+        setup.members = want.config.plan.tensor_parallel;
+    }
+    vault_free(whole);
+    vault_free(sharded);
+}
+
+static const enum vp_optim_kind kinds[] = { VP_OPTIM_LAMB, VP_OPTIM_ADAM,
+                                            VP_OPTIM_SGD };
+
+static void shards_of_slices_have_the_same_bits(void **state)
+{
+    static const int replicas[][3] = { { 2, 1, 2 }, { 1, 3, 2 }, { 2, 2, 2 } };
+    static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1" };
+
+    for (int n = 0; n < 6; n++) {
+        struct setup setup = group_of(model_names[n % 3], members_of[n % 2],
+                                      kinds[n % 3]);
+        int partition[3];
+
+        setup.dtype = *state ? VP_DTYPE_BF16 : VP_DTYPE_F32;
+        setup.vocab = n % 2 ? 2001 : 97;
+        setup.accumulation = 3 + n % 3;
+        setup.schedule = schedules[(n + 1) % 3];
+        setup.replicas = replicas[n / 2];
+        setup.tied = n % 2 == 0;
+        setup.threads = 1 + n % 2;
+        setup.grad_clip = n % 3 ? 0.5f : 0.0f;
+        setup.n_steps = 5;
+        cut_evenly(&setup, 3, partition);
+        check_shards(setup, 2);
+    }
+}
+
+/* The ring of versions. */
+static void shards_of_streams_have_the_same_bits(void **state)
+{
+    static const int replicas[] = { 2, 1, 2 }, depth[] = { 2, 3, 0 };
+
+    for (int n = 0; n < 2; n++) {
+        struct setup setup = group_of("gpt2", 2, kinds[n]);
+        int partition[3];
+
+        setup.dtype = *state ? VP_DTYPE_BF16 : VP_DTYPE_F32;
+        setup.vocab = 2001;
+        setup.schedule = n ? "macrobatch" : "pipedream";
+        setup.replicas = replicas;
+        setup.depth = depth;
+        setup.tied = false;
+        setup.grad_clip = n ? 0.0f : 0.5f;
+        setup.n_steps = 12;
+        cut_evenly(&setup, 3, partition);
+        check_shards(setup, 6);
+    }
+}
+
+/* A rank has one part in members x replicas of the moments, to the byte. */
+static void memory_of_shards_is_what_was_priced(void **state)
+{
+    static const int replicas[] = { 3, 3 };
+    int64_t moments[2][2];
+
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        struct setup setup = group_of("gpt2", k % 2 ? 2 : 1, VP_OPTIM_LAMB);
+        const struct vp_stage_price *prices;
+        int partition[2];
+        struct run run;
+
+        setup.vocab = 8000;
+        setup.shard = k / 2;
+        setup.replicas = replicas;
+        cut_evenly(&setup, 2, partition);
+        run_steps(&run, &setup, 0);
+        prices = vp_trainer_prices(run.trainer);
+        assert_int_equal(atomic_load(&n_device_bytes),
+                         (prices[0].memory.total + prices[1].memory.total) *
+                             setup.members * 3);
+        moments[k / 2][k % 2] = prices[0].memory.moments;
+        /* A checkpoint has all of it. */
+        assert_true(prices[0].snapshot >=
+                    prices[0].memory.weights * setup.members +
+                        moments[0][k % 2] * setup.members);
+        run_free(&run);
+    }
+    for (int k = 0; k < 2; k++) {
+        assert_true(moments[1][k] >= moments[0][k] / 3);
+        assert_true(moments[1][k] <= moments[0][k] / 3 + 2 * 16384 * 8);
+    }
+    assert_true(moments[1][1] < moments[1][0] * 2 / 3);
+}
+
+/* Sums over members, sums over replicas: a rank that does not come is named. */
+struct trap {
+    int rank, countdown;
+};
+
+static enum vp_fault spring(void *ctx, int rank, const struct vp_action *action)
+{
+    struct trap *trap = ctx;
+
+    return rank == trap->rank && action->kind == VP_ACTION_UPDATE &&
+                   trap->countdown-- == 0
+               ? VP_FAULT_STALL
+               : VP_FAULT_NONE;
+}
+
+static void a_rank_that_misses_an_update_is_named(void **state)
+{
+    static const int replicas[] = { 2 };
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct setup setup = group_of("bert", 2, VP_OPTIM_LAMB);
+        struct trap trap = { .rank = i, .countdown = 1 };
+        struct vp_err err = { .text = "" };
+        struct run run;
+        char want[64];
+
+        setup.n_stages = 1;
+        setup.replicas = replicas;
+        setup.shard = true;
+        setup.fault = spring;
+        setup.fault_ctx = &trap;
+        setup.timeout_ms = 1000;
+        run_steps(&run, &setup, 0);
+        assert_true(vp_trainer_run(run.trainer, 3, keep_step, &run, &err) !=
+                    VP_OK);
+        snprintf(want, sizeof(want), "rank %d is stuck", i);
+        if (!strstr(err.text, want))
+            fail_msg("'%s' does not say '%s'", err.text, want);
+        run_free(&run);
+    }
+}
+
 int main(void)
 {
     bool bf16 = true;
@@ -293,6 +471,14 @@ int main(void)
           &bf16 },
         cmocka_unit_test(filling_stays_zero_and_wholes_equal),
         cmocka_unit_test(lamb_resumes_with_any_size),
+        cmocka_unit_test(shards_of_slices_have_the_same_bits),
+        cmocka_unit_test(shards_of_streams_have_the_same_bits),
+        { "shards in bf16", shards_of_slices_have_the_same_bits, NULL, NULL,
+          &bf16 },
+        { "streams in bf16", shards_of_streams_have_the_same_bits, NULL, NULL,
+          &bf16 },
+        cmocka_unit_test(memory_of_shards_is_what_was_priced),
+        cmocka_unit_test(a_rank_that_misses_an_update_is_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -493,13 +493,6 @@ static enum vp_status plan_by_flops(struct vp_config *config,
 static enum vp_status check_shards(const struct vp_config *config,
                                    struct vp_err *err)
 {
-    if (config->shard_optimizer && config->mp_size > 1)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key 'shard_optimizer': not with mp_size %d, "
-                          "whose members have slices of the weights already; "
-                          "remove one of them",
-                          vp_config_place(config, "shard_optimizer"),
-                          config->mp_size);
     if (!config->shard_optimizer || !config->rebalance)
         return VP_OK;
     return vp_err_set(err, VP_ERR_INVALID,

@@ -25,21 +25,25 @@ static struct vp_group *find_sum(const struct vp_rank *rank, int64_t n)
 }
 
 /* Other processes are told that the rank waits for the next member. Those that wait name
- * each other around the group, up to the one that does not. */
+ * each other around the group, up to the one that does not. Members also meet within a
+ * longer wait, for replicas that own shards: that one goes on. */
 static int begin_wait(struct vp_rank *rank, const struct vp_op *op)
 {
     int n = rank->pipeline->n_members;
     int next = rank->group * n + (rank->member + 1) % n;
 
     atomic_store(&rank->waits_in, (uintptr_t)op);
-    vp_watch_begin_wait(rank);
+    rank->in_longer_wait = vp_watch_is_waiting(rank);
+    if (!rank->in_longer_wait)
+        vp_watch_begin_wait(rank);
     return vp_blackbox_set_peer(rank->blackbox,
                                 vp_rank_number(rank->pipeline, next));
 }
 
 static void end_wait(struct vp_rank *rank, int peer, enum vp_status st)
 {
-    vp_watch_end_wait(rank, st);
+    if (!rank->in_longer_wait)
+        vp_watch_end_wait(rank, st);
     rank->team_status = st;
     if (st != VP_OK)
         return;
