@@ -103,6 +103,8 @@ compare 4 mp_size=2 stages=2 sync_mode=asp
 # 45 rows: the last slices end in padding.
 compare 4 mp_size=4 sequence_parallel=true seq_length=15 batch_size=3
 compare 4 mp_size=2 stages=2 sequence_parallel=true recompute_ratio=0.5
+compare 4 mp_size=2 stages=2 model_type=bert optimizer=lamb
+compare 4 mp_size=2 stages=1 'replicas=[2]' shard_optimizer=true optimizer=lamb
 if [ -n "$full" ]; then
     compare 4 mp_size=4 model_type=bert
     compare 4 mp_size=2 'stages=1' 'replicas=[2]'
@@ -117,6 +119,8 @@ if [ -n "$full" ]; then
     compare 4 mp_size=2 stages=2 model_type=translation batch_size=64 \
         sequence_parallel=true
     compare 4 mp_size=2 stages=2 precision=bf16 sequence_parallel=true
+    compare 6 mp_size=2 stages=2 'replicas=[1,2]' shard_optimizer=true \
+        precision=bf16
 fi
 
 # ---- Checkpoints ------------------------------------------------------------

@@ -149,7 +149,7 @@ struct vp_config {
     int accumulation_steps;         /* bsp: minibatches per update; asp: 1 */
     bool clip_per_stage;            /* grad_clip_scope: all | stage */
     bool fast_reduce;               /* reduce: exact | fast */
-    bool shard_optimizer;           /* replicas own slices of its state */
+    bool shard_optimizer;           /* replicas own shards of its state */
     int mp_size;                    /* ranks that share each operator */
     bool sequence_parallel;         /* they have slices of rows between sums */
     bool compress_activations;      /* between stages, to bf16 */

@@ -632,7 +632,7 @@ const struct vp_key vp_keys[] = {
       "fast, as the transport likes: between processes other bits" },
     { ROW("shard_optimizer", VP_KEY_BOOL, shard_optimizer),
       .group = "pipeline", .fallback = "false", .example = "true",
-      .meaning = "each replica of a stage keeps and updates a slice of the "
+      .meaning = "each replica of a stage keeps and updates a shard of the "
       "optimizer's state, and the weights are gathered: less memory, the same "
       "bits; device: cpu" },
 
