@@ -39,6 +39,7 @@ enum vp_auto_key {
     VP_AUTO_BATCH_SIZE,
     VP_AUTO_ACCUMULATION_STEPS,
     VP_AUTO_REPLICAS,
+    VP_AUTO_MP_SIZE,
     VP_AUTO_COUNT
 };
 
