@@ -1238,6 +1238,9 @@ static void test_tensor_refusals(void **state)
     static const struct {
         const char *key, *why;
     } cases[] = {
+        { "optimizer: lamb\ndevice: cuda",
+          "groups on GPUs cannot train with lamb; use adamw, or device: cpu "
+          "(key 'optimizer')" },
         { "rebalance: true", "tensor-parallel ranks cannot be re-balanced; set "
                              "rebalance: false (key 'rebalance')" },
     };

@@ -565,6 +565,12 @@ static enum vp_status check_members(const struct vp_config *config,
                           "rows are on CPU cores alone; set device: cpu, or "
                           "sequence_parallel: false",
                           vp_config_place(config, "sequence_parallel"));
+    if (config->optim.kind == VP_OPTIM_LAMB &&
+        config->device == VP_DEVICE_KIND_CUDA)
+        return refuse_members(config, "optimizer",
+                              "groups on GPUs cannot train with lamb; use "
+                              "adamw, or device: cpu",
+                              err);
     if (config->rebalance)
         return refuse_members(config, "rebalance",
                               "tensor-parallel ranks cannot be re-balanced; "

@@ -57,6 +57,18 @@ static enum vp_status load_gpu(const struct vp_devices_config *with,
     return VP_OK;
 }
 
+/* Returns false if the configuration needs what runs on CPU cores alone. */
+static bool can_use_gpu(const struct vp_config *config)
+{
+    bool replicated = false;
+
+    for (int s = 0; s < config->replicas.n; s++)
+        replicated |= config->replicas.values[s] > 1;
+    return !config->sequence_parallel &&
+           !(config->shard_optimizer && replicated) &&
+           !(config->mp_size > 1 && config->optim.kind == VP_OPTIM_LAMB);
+}
+
 static enum vp_status choose_backend(const struct vp_devices_config *with,
                                      struct vp_train_config *train,
                                      struct vp_err *err)
@@ -79,7 +91,7 @@ static enum vp_status choose_backend(const struct vp_devices_config *with,
         const struct vp_backend_ops *plugin = NULL;
 
         if (vp_backend_load("cuda", &plugin, &why) == VP_OK &&
-            plugin->n_devices(&why) > 0) {
+            plugin->n_devices(&why) > 0 && can_use_gpu(config)) {
             train->backend = plugin;
             return VP_OK;
         }

@@ -7,7 +7,7 @@
 
 /* ---- Pricing ------------------------------------------------------------ */
 
-enum vp_status vp_fit_check_shards(const struct vp_train_config *config,
+enum vp_status vp_fit_check_optimizer(const struct vp_train_config *config,
                                    struct vp_err *err)
 {
     const struct vp_plan *plan = &config->plan;
@@ -15,8 +15,13 @@ enum vp_status vp_fit_check_shards(const struct vp_train_config *config,
 
     for (int s = 0; plan->replicas && s < plan->n_stages; s++)
         replicated |= plan->replicas[s] > 1;
-    if (!plan->shard_optimizer || !replicated || plan->forward_only ||
-        config->backend->device->host_memory)
+    if (plan->forward_only || config->backend->device->host_memory)
+        return VP_OK;
+    if (plan->tensor_parallel > 1 && config->optim.kind == VP_OPTIM_LAMB)
+        return vp_err_refuse(err, "optimizer",
+                             "tensor-parallel groups on GPUs cannot train with "
+                             "lamb; use adamw, or device: cpu");
+    if (!plan->shard_optimizer || !replicated)
         return VP_OK;
     return vp_err_refuse(err, "shard_optimizer",
                          "shards of the optimizer's state are for 'device: "
@@ -33,7 +38,7 @@ enum vp_status vp_priced_plan_make(const struct vp_train_config *config,
     struct vp_priced_plan priced;
     enum vp_status st;
 
-    VP_TRY(vp_fit_check_shards(config, err));
+    VP_TRY(vp_fit_check_optimizer(config, err));
     VP_TRY(vp_plan_make_schedule(&config->plan, &config->graphs[0],
                                  &priced.schedule, err));
     st = vp_pricer_create(&stage.work, &pricer);

@@ -160,7 +160,7 @@ enum vp_status vp_pipeline_plan(struct vp_pipeline *pipeline,
                                 const struct vp_schedule *schedule,
                                 struct vp_err *err)
 {
-    VP_TRY(vp_fit_check_shards(pipeline->config, err));
+    VP_TRY(vp_fit_check_optimizer(pipeline->config, err));
     if (vp_edges_find(pipeline, schedule) != VP_OK)
         return no_memory(err);
     for (int i = 0; i < pipeline->n_ranks; i++)
