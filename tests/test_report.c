@@ -193,7 +193,7 @@ static void test_slow_stage(void **state)
     plan.partition = (const int[]){ 3, 3, 3, 3 };
     find(&plan, &trace, 0, &limits);
     assert_non_null(
-        strstr(limits.findings[0].text, "the cut is not the cause"));
+        strstr(limits.findings[0].text, "the partition is not the cause"));
     vp_trace_release(&trace);
 }
 

@@ -1,4 +1,5 @@
-/* The plan, its forecast beside what was measured, plans before it, events. */
+/* Plan section: the plan, its forecast compared with the measurement, and moves
+ * to other plans; and the section of events. */
 #include "report/section.h"
 
 #include "base/json.h"
@@ -8,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The plan ---------------------------------------------------------------------- */
+/* ---- The plan ----------------------------------------------------------- */
 
-/* Keys of plan.json that have a table or a picture of their own. */
+/* Returns true for keys of plan.json that other tables or pictures show. */
 static bool is_shown_elsewhere(const char *key)
 {
     return strcmp(key, "forecast") == 0 || strcmp(key, "history") == 0 ||
@@ -40,7 +41,7 @@ static void put_plan(struct vp_strbuf *out, struct vp_page_run *run)
     vp_strbuf_adds(out, "</tbody></table></div>\n");
 }
 
-/* ---- The forecast ------------------------------------------------------------------- */
+/* ---- The forecast ------------------------------------------------------- */
 
 static void put_forecast_row(struct vp_strbuf *out, const char *name,
                              double forecast, double measured, double scale,
@@ -79,7 +80,7 @@ static void put_forecast(struct vp_strbuf *out, const struct vp_run_data *run)
     vp_strbuf_adds(out, "</tbody></table></div>\n");
 }
 
-/* ---- Moves to other plans ------------------------------------------------------------ */
+/* ---- Moves to other plans ----------------------------------------------- */
 
 static void put_partition(struct vp_strbuf *out,
                           const struct vp_metrics_list *list)
@@ -129,7 +130,7 @@ void vp_section_plan(struct vp_strbuf *out, struct vp_page_run *run)
     put_moves(out, &run->data);
 }
 
-/* ---- Events -------------------------------------------------------------------------- */
+/* ---- Events ------------------------------------------------------------- */
 
 static int by_step(const void *a, const void *b)
 {
