@@ -40,7 +40,7 @@ struct vp_beam {
     struct candidate *candidates;
 };
 
-/* ---- Options ------------------------------------------------------------- */
+/* ---- Options ------------------------------------------------------------ */
 
 struct vp_beam_options vp_beam_defaults(enum vp_beam_rule rule)
 {
@@ -139,7 +139,7 @@ int vp_beam_fairseq_max_tokens(double a, int b, int n_source, int n_positions)
     return (int)limit + 1;
 }
 
-/* ---- Memory -------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------- */
 
 static enum vp_status check_lengths(const struct vp_beam_options *options,
                                     int n_sentences, const int *max_tokens,
@@ -243,7 +243,7 @@ void vp_beam_free(struct vp_beam *beam)
     free(beam);
 }
 
-/* ---- Candidates ---------------------------------------------------------- */
+/* ---- Candidates --------------------------------------------------------- */
 
 static const float *row_of(const struct vp_beam *beam, const float *logits,
                            int row)
@@ -341,7 +341,7 @@ static int add_candidates(struct vp_beam *beam, const float *logits, int row,
     return n;
 }
 
-/* ---- Steps --------------------------------------------------------------- */
+/* ---- Steps -------------------------------------------------------------- */
 
 /* Adds a result that ends with the candidate `end`. A full list keeps the best
  * results with VP_BEAM_HF, the earliest with VP_BEAM_FAIRSEQ. */
@@ -460,7 +460,7 @@ enum vp_status vp_beam_step(struct vp_beam *beam, const float *logits,
     return VP_OK;
 }
 
-/* ---- Results ------------------------------------------------------------- */
+/* ---- Results ------------------------------------------------------------ */
 
 bool vp_beam_is_done(const struct vp_beam *beam)
 {

@@ -34,7 +34,7 @@
  *   sentence ends  see enum vp_beam_stop             with n_beams results
  *   max_tokens     the first n_beams candidates      the last token is EOS
  *                  are results, with or without EOS
- *   forced_bos     has the log-probability 0         keeps its log-probability */
+ *   forced_bos     has log-probability 0             its own log-probability */
 enum vp_beam_rule { VP_BEAM_HF, VP_BEAM_FAIRSEQ };
 
 /* The condition under which a sentence with n_beams results ends with

@@ -37,7 +37,7 @@ struct sentence {
     struct gram *grams;
 };
 
-/* ---- Words --------------------------------------------------------------- */
+/* ---- Words -------------------------------------------------------------- */
 
 static int compare_words(const void *a, const void *b)
 {
@@ -127,7 +127,7 @@ static enum vp_status make_sentence(struct sentence *sentence,
     return VP_OK;
 }
 
-/* ---- Grams --------------------------------------------------------------- */
+/* ---- Grams -------------------------------------------------------------- */
 
 static int compare_grams(const void *a, const void *b)
 {
@@ -241,7 +241,7 @@ done:
     return status;
 }
 
-/* ---- Score --------------------------------------------------------------- */
+/* ---- Score -------------------------------------------------------------- */
 
 /* Computes precisions in percent, with exponential smoothing: the first order
  * without a match counts 1/2 match, the next one 1/4, and so on. Orders for

@@ -46,7 +46,7 @@ static double y_at(const struct frame *f, double y)
                (VP_CHART_HEIGHT - TOP - BOTTOM);
 }
 
-/* ---- Axes ----------------------------------------------------------------- */
+/* ---- Axes --------------------------------------------------------------- */
 
 /* Returns a step of 1, 2 or 5 times a power of ten that divides `range` into at
  * most `most` parts. */
@@ -108,7 +108,7 @@ static void put_axis(struct frame *f, bool is_x, bool percent)
     }
 }
 
-/* ---- Lines ---------------------------------------------------------------- */
+/* ---- Lines -------------------------------------------------------------- */
 
 /* Draws a closed path: forwards along `most`, backwards along `least`. */
 static void put_band(struct frame *f, const struct vp_chart_line *line)
@@ -161,7 +161,7 @@ static void put_line(struct frame *f, const struct vp_chart_line *line)
         put_dots(f, line);
 }
 
-/* ---- The chart ------------------------------------------------------------ */
+/* ---- The chart ---------------------------------------------------------- */
 
 static void find_ranges(struct frame *f, const struct vp_chart *chart)
 {

@@ -14,7 +14,7 @@ enum { MAX_TEXT = 4096 };
 
 static const char replacement[] = "\xef\xbf\xbd";
 
-/* ---- Characters ---------------------------------------------------------- */
+/* ---- Characters --------------------------------------------------------- */
 
 /* html_escape() and json_escape() return the replacement of a byte; NULL: the
  * byte is written unchanged. */
@@ -98,7 +98,7 @@ static void add_text(struct vp_strbuf *out, const char *text,
     }
 }
 
-/* ---- Texts --------------------------------------------------------------- */
+/* ---- Texts -------------------------------------------------------------- */
 
 void vp_html_text(struct vp_strbuf *out, const char *text)
 {
@@ -131,7 +131,7 @@ void vp_html_number(struct vp_strbuf *out, double value, int digits)
         vp_strbuf_adds(out, "null");
 }
 
-/* ---- Hashes --------------------------------------------------------------- */
+/* ---- Hashes ------------------------------------------------------------- */
 
 static void add_base64(struct vp_strbuf *out, const unsigned char *bytes,
                        size_t n)
