@@ -6,7 +6,6 @@
 #include "draw/html.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- The plan ----------------------------------------------------------- */
@@ -132,13 +131,18 @@ void vp_section_plan(struct vp_strbuf *out, struct vp_page_run *run)
 
 /* ---- Events ------------------------------------------------------------- */
 
-static int by_step(const void *a, const void *b)
+/* Insertion sort, because it is stable: events of the same step stay in the
+ * order in which they happened. */
+static void sort_by_step(const struct vp_run_event **events, int n)
 {
-    const struct vp_run_event *const *x = a, *const *y = b;
+    for (int i = 1; i < n; i++) {
+        const struct vp_run_event *event = events[i];
+        int k = i;
 
-    if ((*x)->step != (*y)->step)
-        return ((*x)->step > (*y)->step) - ((*x)->step < (*y)->step);
-    return (*x > *y) - (*x < *y);
+        for (; k > 0 && events[k - 1]->step > event->step; k--)
+            events[k] = events[k - 1];
+        events[k] = event;
+    }
 }
 
 static void put_event(struct vp_strbuf *out, const struct vp_run_event *event)
@@ -174,7 +178,7 @@ void vp_section_events(struct vp_strbuf *out, const struct vp_page_run *run)
     }
     for (int i = 0; i < n; i++)
         events[i] = vp_run_data_event(&run->data, i);
-    qsort(events, (size_t)n, sizeof(events[0]), by_step);
+    sort_by_step(events, n);
     if (run->data.n_events > n)
         vp_strbuf_addf(out, "<p class=\"hint\">The last %d of %lld.</p>\n", n,
                        (long long)run->data.n_events);
