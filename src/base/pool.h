@@ -26,8 +26,9 @@ int vp_pool_threads(const struct vp_pool *pool);
  * that owns the pool may call it; jobs do not nest. */
 void vp_pool_run(struct vp_pool *pool, int n_tasks, vp_pool_fn fn, void *ctx);
 
-/* A number that says what a thread works on, for profiles. At the start of a
- * job, workers take the number of thread 0. Any thread may read it. */
+/* Set and return a number for the current work of a thread, for profiles. At
+ * the start of a job, workers take the number of thread 0. Any thread may read
+ * it. */
 enum { VP_POOL_IDLE = 0 };
 void vp_pool_note(struct vp_pool *pool, int thread, int what);
 int vp_pool_noted(const struct vp_pool *pool, int thread);

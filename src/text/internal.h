@@ -46,7 +46,7 @@ enum vp_status vp_tokenizer_read_bpe(struct vp_tokenizer *tokenizer,
 enum vp_status vp_tokenizer_read_wordpiece(struct vp_tokenizer *tokenizer,
                                            const char *path,
                                            struct vp_err *err);
-/* Adds what tokenizer_config.json says: case, accents, names of special
+/* Adds the settings of tokenizer_config.json: case, accents, names of special
  * tokens. */
 enum vp_status vp_tokenizer_read_config(struct vp_tokenizer *tokenizer,
                                         const char *path, struct vp_err *err);
