@@ -98,7 +98,7 @@ done
 mkdir bare
 touch bare/metrics.jsonl
 run 0 report bare
-has bare/report.html 'The folder has no timeline to judge by'
+has bare/report.html 'The run folder has no timeline'
 
 # ---- vpipe compare of runs -------------------------------------------------------
 # Numbers made by hand: the first step of ten warms up, the last one has the loss.

@@ -143,8 +143,8 @@ static void test_err_write(void **state)
         { EACCES, "a/b: cannot be written (Permission denied); make its folder "
                   "writable, or choose another" },
         { ENOENT,
-          "a/b: cannot be written (No such file or directory); see that "
-          "its folder is there, or choose another" },
+          "a/b: cannot be written (No such file or directory); check that "
+          "its folder exists, or choose another" },
         { EIO, "a/b: cannot be written (Input/output error); choose another "
                "folder" },
     };

@@ -209,8 +209,8 @@ static void test_yaml_limits(void **state)
     (void)state;
     assert_int_equal(parse_nested(VP_YAML_MAX_DEPTH, &err), VP_OK);
     assert_int_equal(parse_nested(VP_YAML_MAX_DEPTH + 1, &err), VP_ERR_INVALID);
-    assert_string_equal(err.text, "t:1:17: too many levels inside each other; "
-                                  "a configuration needs two");
+    assert_string_equal(err.text, "t:1:17: nested too deeply; a configuration "
+                                  "needs two levels");
     assert_int_equal(parse_nested(4096, &err), VP_ERR_INVALID);
 
     assert_non_null(big);
@@ -1729,8 +1729,8 @@ static void test_written_paths(void **state)
     assert_non_null(strstr(text, want));
     assert_int_equal(vp_config_write(&c, "none/b.yml", &err), VP_ERR_IO);
     assert_string_equal(err.text, "none/b.yml: cannot be written: No such file "
-                                  "or directory; see that its folder is "
-                                  "there, or choose another");
+                                  "or directory; check that its folder "
+                                  "exists, or choose another");
     free(text);
     free(here);
     vp_config_release(&c);

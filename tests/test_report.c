@@ -193,7 +193,7 @@ static void test_slow_stage(void **state)
     plan.partition = (const int[]){ 3, 3, 3, 3 };
     find(&plan, &trace, 0, &limits);
     assert_non_null(
-        strstr(limits.findings[0].text, "the cut is not the cause"));
+        strstr(limits.findings[0].text, "the partition is not the cause"));
     vp_trace_release(&trace);
 }
 
@@ -413,6 +413,34 @@ static void test_broken_files(void **state)
     free(page);
 }
 
+/* More lines than are kept: the newest stay, in their order. */
+static void test_many_events(void **state)
+{
+    enum { N = VP_RUN_DATA_EVENTS + 50 };
+    struct vp_strbuf log = VP_STRBUF_INIT;
+    const char *at;
+    char *page;
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        vp_strbuf_addf(&log, "warning %d of many\n", i);
+    put_text("config.yml", "model_type: bert\n");
+    put_text("metrics.jsonl", STEP(1, "2.5"));
+    put_text("output.log.0", log.at);
+    vp_strbuf_release(&log);
+    page = make_page(NULL);
+    assert_null(strstr(page, "warning 49 of many"));
+    at = page;
+    for (int i = 50; i < N; i++) {
+        char want[32];
+
+        snprintf(want, sizeof(want), ">warning %d of many<", i);
+        at = strstr(at, want);
+        assert_non_null(at);
+    }
+    free(page);
+}
+
 static void test_same_bytes(void **state)
 {
     char *a, *b;
@@ -509,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_nothing_found),
         cmocka_unit_test(test_hostile_folder),
         cmocka_unit_test(test_broken_files),
+        cmocka_unit_test(test_many_events),
         cmocka_unit_test(test_same_bytes),
         cmocka_unit_test(test_policy),
         cmocka_unit_test(test_not_a_run),

@@ -236,7 +236,7 @@ static void test_refused_by_name(void **state)
         { "meta.pkl", "a Python pickle" },
         { "pytorch_model.bin", "a file of weights" },
         { "cl100k.tiktoken", "a tiktoken file" },
-        { "vocab", "is no tokenizer by its name" },
+        { "vocab", "is not named like a tokenizer" },
     };
     struct tok_folder folder = tok_folder_make();
 
@@ -249,7 +249,7 @@ static void test_refused_by_name(void **state)
         expect_refusal(path, names[i][1]);
         unlink(path);
     }
-    expect_refusal("/dev/null", "is no tokenizer by its name");
+    expect_refusal("/dev/null", "is not named like a tokenizer");
     expect_refusal("/no/such/folder", "cannot be opened");
     tok_folder_remove(&folder);
 }

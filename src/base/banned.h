@@ -1,4 +1,5 @@
-/* Functions that have no safe use here. Forced into every file by the build. */
+/* Makes calls of unsafe libc functions compile errors. The build includes this
+ * file before every source file. */
 #ifndef VP_BASE_BANNED_H
 #define VP_BASE_BANNED_H
 

@@ -1,5 +1,5 @@
-/* A minibatch of tokens: the vocabulary shared by data sources, which fill
- * batches, and models, which consume them. All arrays are int32. */
+/* A minibatch of tokens: its arrays and their sizes. Data sources fill batches,
+ * models consume them. All arrays are int32. */
 #ifndef VP_BASE_BATCH_H
 #define VP_BASE_BATCH_H
 
@@ -7,23 +7,23 @@
 
 enum vp_role {
     VP_ROLE_NONE = 0,
-    VP_ROLE_TOKENS,     /* [batch * seq] token ids (encoder side) */
-    VP_ROLE_TYPES,      /* [batch * seq] segment ids, 0 or 1 */
-    VP_ROLE_MASK,       /* [batch * seq] 1 = real token, 0 = padding */
-    VP_ROLE_LABEL_ROWS, /* [n_labels] row to score, of the decoder where there
-                              is one, else of `tokens`; -1 unused */
-    VP_ROLE_LABELS,     /* ids to predict, -1 = ignored; [n_labels], or one
-                              per row of the decoder where there are no
-                              label rows */
+    VP_ROLE_TOKENS,        /* [batch * seq] token ids (encoder side) */
+    VP_ROLE_TYPES,         /* [batch * seq] segment ids, 0 or 1 */
+    VP_ROLE_MASK,          /* [batch * seq] 1 = real token, 0 = padding */
+    VP_ROLE_LABEL_ROWS,    /* [n_labels] row to score: a row of the decoder, or
+                              of `tokens` without a decoder; -1 = unused */
+    VP_ROLE_LABELS,        /* ids to predict, -1 = ignored; [n_labels], or one
+                              per row of the decoder without label rows */
     VP_ROLE_TARGET_TOKENS, /* [batch * tgt_seq] decoder input ids */
-    VP_ROLE_POSITIONS,     /* [batch * seq], of the decoder where there is one
-                              [batch * tgt_seq]: position of each token in its
-                              text, -1 = padding; only with a cache */
+    VP_ROLE_POSITIONS,     /* position of each token in its text, -1 = padding;
+                              [batch * seq], with a decoder [batch * tgt_seq];
+                              only with a cache */
     VP_ROLE_LINES,         /* [batch * n_positions] cache line that holds each
                               position of a row's text */
-    VP_ROLE_SOURCES,       /* [batch * 3] what a row translates: line of the
-                              cache of sources, its number of tokens (0 =
-                              padding), and how many of them the batch has */
+    VP_ROLE_SOURCES,       /* [batch * 3] the source text of each row: its line
+                              in the source cache, its number of tokens (0 =
+                              padding), and the number of those tokens that are
+                              in this batch */
     VP_ROLE_COUNT
 };
 
@@ -36,17 +36,17 @@ struct vp_dims {
         n_labels; /* rows that are scored, if the batch names them; 0: all */
 };
 
-/* Keys and values of earlier positions of texts: `n_lines` lines, each with
- * `n_positions` positions of a text. One for all buckets. n_lines 0: there is
- * none, and all positions of a sample are in its batch. A decoder has also lines
- * for the keys and values of the sources that it translates. */
+/* Size of the key-value cache: `n_lines` lines, each with room for
+ * `n_positions` positions of a text. All buckets share it. n_lines 0: there is
+ * no cache, and a batch holds all positions of its samples. The model of a
+ * translation has further lines for the keys and values of the source texts. */
 struct vp_cache_size {
     int64_t n_lines, n_positions;
     int64_t n_sources, n_source_positions; /* 0: the model has no decoder */
 };
 
-/* Elements of the array for `role` in a bucket; 0 if the bucket has none, and for
- * roles that come with a cache. */
+/* Returns the number of elements of the array for `role`; 0 if the bucket has
+ * no such array, and for roles that exist only with a cache. */
 static inline int64_t vp_dims_role(const struct vp_dims *dims,
                                    enum vp_role role)
 {
@@ -69,8 +69,8 @@ static inline int64_t vp_dims_role(const struct vp_dims *dims,
 }
 
 struct vp_batch {
-    int bucket;                    /* which dims it is shaped for */
-    uint64_t first_sample;         /* running count of samples before it */
+    int bucket;                    /* index of the vp_dims of its arrays */
+    uint64_t first_sample;         /* samples in all batches before this one */
     int64_t n_samples;             /* real samples; further rows are padding */
     int64_t n_tokens;              /* real tokens, source and target */
     int32_t *array[VP_ROLE_COUNT]; /* room for the largest bucket; NULL if the

@@ -1,3 +1,5 @@
+/* The registry is a fixed table under one lock: registering a call allocates
+ * nothing. */
 #include "base/blocking.h"
 
 #include "base/clock.h"
@@ -8,23 +10,25 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Threads that may be in a call at once; more are not seen. */
-enum { MAX_CALLS = 64, PATH_BYTES = 256 };
+enum {
+    MAX_CALLS = 64, /* calls at once; further ones are not registered */
+    PATH_BYTES = 256
+};
 
 struct entry {
     bool used;
     enum vp_blocking_kind kind;
     const char *what;
-    char path[PATH_BYTES]; /* its end, if it is longer; "": of `fd` */
+    char path[PATH_BYTES]; /* the end of a longer path; "": that of `fd` */
     int fd;
     int64_t since_ns;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for all below */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the two below */
 static struct entry entries[MAX_CALLS];
 static int64_t n_ended;
 
-/* The name of a file is at the end of its path. */
+/* Keeps the end of a path that is too long: it has the name of the file. */
 static void copy_path(char out[PATH_BYTES], const char *path)
 {
     size_t n = strlen(path), skipped = n < PATH_BYTES ? 0 : n - PATH_BYTES + 1;

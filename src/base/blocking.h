@@ -1,6 +1,6 @@
-/* Calls that may block: which ones the threads of this process are in, and since
- * when, so that a watchdog can name the file that a process hangs in. Any
- * thread. */
+/* A registry of blocking calls that threads of this process are in, with their
+ * start times: a watchdog names the file that a process hangs in. All functions
+ * may be called from any thread. */
 #ifndef VP_BASE_BLOCKING_H
 #define VP_BASE_BLOCKING_H
 
@@ -8,14 +8,14 @@
 #include <stdint.h>
 
 enum vp_blocking_kind {
-    VP_BLOCKING_FILE,  /* of the operating system, about a file or folder */
+    VP_BLOCKING_FILE,  /* a system call on a file or folder */
     VP_BLOCKING_PEERS, /* a wait for other processes of the job */
     VP_BLOCKING_KIND_COUNT
 };
 
-/* Before the call: `what` is a literal such as "reading"; `path` is copied, or
- * NULL: the path of `fd`, if that is not -1. Returns a number for
- * vp_blocking_end(). Both keep errno. */
+/* Registers a call that is about to start. `what` is a literal such as
+ * "reading". `path` is copied; NULL: the path of `fd` is used, unless `fd` is
+ * -1. Returns a number for vp_blocking_end(). Both functions preserve errno. */
 int vp_blocking_begin(enum vp_blocking_kind kind, const char *what,
                       const char *path, int fd);
 void vp_blocking_end(int call);
@@ -27,10 +27,12 @@ struct vp_blocking {
     char text[VP_BLOCKING_TEXT]; /* "reading /data/part-1.hdf5" */
 };
 
-/* The call of a kind that has lasted longest; false if no thread is in one. */
+/* Writes the call of `kind` that has lasted longest. Returns false, and writes
+ * nothing, if no thread is in such a call. */
 bool vp_blocking_longest(enum vp_blocking_kind kind, struct vp_blocking *out);
-/* Calls of VP_BLOCKING_FILE that have ended so far. A process that reads or writes
- * at length makes progress: its calls move a few MiB each. */
+/* Returns the number of VP_BLOCKING_FILE calls that have ended so far. It grows
+ * while a process reads or writes large files, because each call moves a few
+ * MiB: a watchdog counts it as progress. */
 int64_t vp_blocking_count(void);
 
 #endif

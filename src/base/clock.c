@@ -1,3 +1,4 @@
+/* Reads CLOCK_MONOTONIC. */
 #include "base/clock.h"
 
 int64_t vp_clock_ns(void)

@@ -1,4 +1,4 @@
-/* Monotonic time. */
+/* Monotonic time (CLOCK_MONOTONIC), in nanoseconds. */
 #ifndef VP_BASE_CLOCK_H
 #define VP_BASE_CLOCK_H
 
@@ -6,7 +6,7 @@
 #include <time.h>
 
 int64_t vp_clock_ns(void);
-/* `ms` milliseconds from now. For timed waits whose clock is
+/* Returns the time `ms` milliseconds from now, for timed waits that use
  * CLOCK_MONOTONIC. */
 struct timespec vp_clock_after(int ms);
 

@@ -1,3 +1,4 @@
+/* Reads CPU time from the process clock and scheduling delay from /proc. */
 #include "base/cores.h"
 
 #include <dirent.h>
@@ -6,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The file holds "RAN DELAYED SLICES", in nanoseconds. */
+/* The file holds "RAN DELAYED SLICES"; the first two are nanoseconds. */
 static int64_t delayed_of(const char *thread)
 {
     char path[64], text[128] = "";

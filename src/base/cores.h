@@ -1,26 +1,28 @@
-/* How much of the cores a process got: tells one that is starved by other
- * programs from one that is stuck. */
+/* CPU time and scheduling delay of this process: they show whether a process
+ * without progress is starved by other programs or stuck. */
 #ifndef VP_BASE_CORES_H
 #define VP_BASE_CORES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of all threads of a process so far. */
+/* Sums over all threads of a process since its start. */
 struct vp_cores {
-    int64_t ran_ns;     /* on a core */
-    int64_t delayed_ns; /* ready to run, while other threads had the cores; of
-                           threads that have not ended */
+    int64_t ran_ns;     /* running on a core */
+    int64_t delayed_ns; /* ready to run but waiting for a core; without threads
+                           that have ended */
 };
 
-/* Of this process. delayed_ns is 0 where the kernel does not say. */
+/* Returns the sums of this process. delayed_ns is 0 on kernels without
+ * /proc/self/task/TID/schedstat. */
 struct vp_cores vp_cores_read(void);
-/* Less time than this is no evidence: on a busy machine any thread may wait for
- * a core for some tenths of a second. */
+/* Shorter periods prove nothing: on a busy machine any thread may wait for a
+ * core for some tenths of a second. */
 #define VP_CORES_EVIDENCE_NS INT64_C(1000000000)
-/* Whether a process that had work for `ns` got too little: it waited for a core
- * for more than half of that time, and twice as long as it ran. `before` is a
- * reading at the start of that time. */
+/* `before` and `now` are readings at the start and end of `ns` nanoseconds in
+ * which the process had work. Returns true if the process was starved: it
+ * waited for a core for more than half of `ns`, and more than twice as long as
+ * it ran. */
 bool vp_cores_starved(const struct vp_cores *before, const struct vp_cores *now,
                       int64_t ns);
 

@@ -1,3 +1,4 @@
+/* Waiting threads spin for a moment, then sleep on a futex. */
 #include "base/counter.h"
 
 #include <limits.h>
@@ -8,7 +9,7 @@
 
 enum {
     SPIN_ROUNDS = 100, /* a few microseconds: less than a sleep costs */
-    SLICE_NS = 20 * 1000 * 1000 /* how soon a sleeper notices `stop` */
+    SLICE_NS = 20 * 1000 * 1000 /* longest sleep before `stop` is checked */
 };
 
 static void futex_wait(atomic_uint *word, uint32_t seen, int64_t ns)
@@ -27,8 +28,9 @@ void vp_counter_add(struct vp_counter *counter)
                 NULL, 0);
 }
 
-/* One nap: until woken, SLICE_NS, or the deadline. */
-static void nap(struct vp_counter *counter, uint32_t target, int64_t left_ns)
+/* Sleeps until woken, at most SLICE_NS or `left_ns`. */
+static void sleep_once(struct vp_counter *counter, uint32_t target,
+                       int64_t left_ns)
 {
     uint32_t seen;
 
@@ -55,7 +57,7 @@ enum vp_status vp_counter_wait(struct vp_counter *counter, uint32_t target,
             return VP_ERR_ABORTED;
         if (vp_limit_is_over(&limit))
             return VP_ERR_TIMEOUT;
-        nap(counter, target, vp_limit_left_ns(&limit));
+        sleep_once(counter, target, vp_limit_left_ns(&limit));
     }
     return VP_OK;
 }

@@ -1,5 +1,5 @@
-/* A counter that only grows, and that threads can wait for. The one way in
- * which ranks of a process wait for each other; every wait has a limit. */
+/* A counter that only grows and that threads can wait for. Rank threads of a
+ * process wait for each other only through it; every wait has a time limit. */
 #ifndef VP_BASE_COUNTER_H
 #define VP_BASE_COUNTER_H
 
@@ -15,6 +15,7 @@ struct vp_counter {
     atomic_int n_sleeping;
 };
 
+/* Returns true if the value is at or past `target`, with acquire order. */
 static inline bool vp_counter_reached(struct vp_counter *counter,
                                       uint32_t target)
 {
@@ -23,12 +24,13 @@ static inline bool vp_counter_reached(struct vp_counter *counter,
                      target) >= 0;
 }
 
-/* Adds 1 and wakes the waiting threads. What was written before is visible to
- * a thread that sees the new value. */
+/* Adds 1 and wakes all waiting threads. Memory writes before the call are
+ * visible to threads that see the new value. */
 void vp_counter_add(struct vp_counter *counter);
 
-/* Returns once the counter has reached `target`; VP_ERR_TIMEOUT at
- * `limit`; VP_ERR_ABORTED soon after `*stop` turned true. Spins for a moment before it sleeps. */
+/* Waits until the counter has reached `target`. Returns VP_ERR_TIMEOUT at
+ * `limit`, and VP_ERR_ABORTED within about 20 ms of `*stop` becoming true;
+ * `stop` may be NULL. Spins for a few microseconds before it sleeps. */
 enum vp_status vp_counter_wait(struct vp_counter *counter, uint32_t target,
                                struct vp_limit limit, const atomic_bool *stop);
 

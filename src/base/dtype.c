@@ -1,3 +1,5 @@
+/* Conversions between 32-bit and 16-bit floats on their bits: the result does
+ * not depend on the processor. */
 #include "base/dtype.h"
 
 #include <string.h>
@@ -18,7 +20,7 @@ static float float_of(uint32_t bits)
     return x;
 }
 
-/* Drops the low `n` bits, to the nearest, ties to even. */
+/* Drops the low `n` bits, rounding to nearest, ties to even. */
 static uint32_t shorten(uint32_t x, int n)
 {
     return (x + (1u << (n - 1)) - 1 + (x >> n & 1)) >> n;
@@ -28,7 +30,7 @@ static uint16_t to_bf16(float x)
 {
     uint32_t bits = bits_of(x);
 
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) /* NaN stays one */
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) /* a NaN stays a NaN */
         return (uint16_t)(bits >> 16 | 0x40u);
     return (uint16_t)shorten(bits, 16);
 }
@@ -43,9 +45,9 @@ static uint16_t to_f16(float x)
         return (uint16_t)(sign | 0x7E00u);
     if (size >= 0x477FF000u) /* 65520 and more round to infinity */
         return (uint16_t)(sign | 0x7C00u);
-    if (exponent >= 113) /* normal: the exponent's offset is 112 less */
+    if (exponent >= 113) /* normal: the exponent's bias is 112 less */
         return (uint16_t)(sign | shorten(size - (112u << 23), 13));
-    if (exponent < 102) /* below half of the least */
+    if (exponent < 102) /* below half of the smallest subnormal */
         return (uint16_t)sign;
     return (uint16_t)(sign |
                       shorten(mantissa | 0x800000u, (int)(126 - exponent)));

@@ -1,3 +1,5 @@
+/* Reads files with poll(), so that a FIFO without a writer cannot block vpipe
+ * forever. */
 #include "base/file.h"
 
 #include "base/clock.h"
@@ -11,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns what read() does; -1 with ETIMEDOUT after the deadline. A FIFO that no
- * writer has opened yet is not at its end: poll() waits for one. */
+/* As read(); returns -1 with ETIMEDOUT after the deadline. A FIFO that no
+ * writer has opened yet is not at its end: poll() waits for a writer. */
 static ssize_t read_some(int fd, char *bytes, size_t n_bytes,
                          int64_t deadline_ns)
 {

@@ -1,12 +1,11 @@
-/* A float as two halves of 16 bits: `high`, which is a BF16 and may be used as
- * one, and `low`, which makes it exact.
+/* Splits a float into two 16-bit halves and joins them again without loss.
  *
- * `low` is the lower half of the float's bits. `high` is the upper one, plus 1
- * where `low` is 0x8000 or more: that is the nearest BF16, and of two as near
- * the one farther from zero. (Rounding ties to even would lose from which
- * side a tie came.) So joining them knows when to subtract the 1 again, and
- * every float comes back as it was, also one so large that `high` is infinite.
- * All NaNs become one, and so does their high half. */
+ * `low` is the lower half of the float's bits. `high` is the upper half, plus 1
+ * if `low` is 0x8000 or more: the nearest BF16, which can be used as such. Ties
+ * round away from zero: with ties to even, `low` would not show which way a tie
+ * was rounded. Joining subtracts the 1 again if `low` is 0x8000 or more, and
+ * restores every float bit for bit, even if `high` became infinite. All NaNs
+ * become one NaN, and its `high` is a NaN too. */
 #ifndef VP_BASE_HALVES_H
 #define VP_BASE_HALVES_H
 
@@ -45,7 +44,7 @@ VP_HALVES_INLINE float vp_halves_join(uint16_t high, uint16_t low)
     return x;
 }
 
-/* The same of `n` floats; arrays do not overlap. */
+/* The same for `n` floats; the arrays must not overlap. */
 static inline void vp_halves_split_all(uint16_t *high, uint16_t *low,
                                        const float *x, int64_t n)
 {

@@ -1,3 +1,4 @@
+/* Reads memory limits from /proc, control groups and getrlimit(). */
 #include "base/host.h"
 
 #include <malloc.h>
@@ -11,8 +12,8 @@
 
 enum { MAX_PATH = 4096 };
 
-/* The first line of a file that begins with `start`, from there on; false if
- * there is none, or it does not fit. */
+/* Writes the rest of the first line of a file that begins with `start`. Returns
+ * false if there is no such line, or if its rest does not fit. */
 static bool find_line(const char *path, const char *start, char *out,
                       size_t n_bytes)
 {
@@ -41,7 +42,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* In kB, as /proc/meminfo has it. */
+/* Returns the bytes of a line such as "MemAvailable:  123 kB"; 0 if absent. */
 static size_t kernel_bytes(const char *path, const char *start)
 {
     char text[64];
@@ -51,7 +52,8 @@ static size_t kernel_bytes(const char *path, const char *start)
                : 0;
 }
 
-/* SIZE_MAX if it is "max", or there is no such file. */
+/* Returns memory.max of one control group; SIZE_MAX if it is "max" or if there
+ * is no such file. */
 static size_t group_limit(const char *root, const char *group)
 {
     char path[MAX_PATH], text[64];
@@ -63,7 +65,7 @@ static size_t group_limit(const char *root, const char *group)
     return (size_t)strtoull(text, NULL, 10);
 }
 
-/* Of the process's group and all that it lies in. */
+/* Returns the smallest limit of the process's group and of its ancestors. */
 static size_t groups_limit(const char *root)
 {
     char path[MAX_PATH], group[MAX_PATH - 64];
@@ -93,7 +95,7 @@ size_t vp_host_memory(const char *root)
                  groups_limit(root));
 }
 
-/* What is left of a limit. */
+/* Returns what is left of the limit of `resource` after `used` bytes. */
 static size_t limit_left(int resource, size_t used)
 {
     struct rlimit limit;

@@ -1,28 +1,31 @@
-/* Facts about the host and this process: memory that is left, the program. */
+/* Facts about the host and this process: available memory and address space,
+ * the path of the program. */
 #ifndef VP_BASE_HOST_H
 #define VP_BASE_HOST_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes that the process may still take before something is killed: what the
- * kernel can give, swap included, and no more than its control groups allow.
- * SIZE_MAX where nothing says. Files are read below the folder `root`: "" but
- * for tests. */
+/* Returns the bytes of memory that the process may still use: the smaller of
+ * what the kernel has available, with swap, and memory.max of the process's
+ * control groups. SIZE_MAX if the kernel does not report it. Tests pass the
+ * folder below which /proc and /sys are read as `root`; others pass "". */
 size_t vp_host_memory(const char *root);
 
-/* Bytes that the process may still map before its limits of address space and
- * data (ulimit -v, ulimit -d) are reached. SIZE_MAX without limits. `root` as
- * above. */
+/* Returns the bytes that the process may still map before it reaches its limits
+ * of address space and data (ulimit -v, ulimit -d). SIZE_MAX without limits.
+ * `root` as above. */
 size_t vp_host_address_space(const char *root);
-/* Where there is such a limit, threads share two arenas of malloc(): by default
- * each one reserves VP_HOST_ARENA_BYTES. Called before threads are started. */
+/* If the address space is limited, makes all threads share VP_HOST_ARENAS
+ * arenas of malloc(): by default each thread reserves an arena of
+ * VP_HOST_ARENA_BYTES. Call it before threads are started. */
 #define VP_HOST_ARENA_BYTES ((size_t)64 << 20)
 enum { VP_HOST_ARENAS = 2 };
 void vp_host_share_arenas(void);
 
-/* The absolute path of the running program: from /proc, or without that as the
- * kernel was given it. False if it is not known or does not fit. */
+/* Writes the absolute path of the running program: from /proc, or without /proc
+ * the path that was given to execve(). Returns false if it is unknown or longer
+ * than `n_bytes`. */
 bool vp_program_path(char *out, size_t n_bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* jansson decides what is JSON, but does not say where a value stands. JSON
- * that passed is also YAML, whose reader does. */
+/* jansson checks that the text is JSON, but does not report the lines of
+ * values. Valid JSON is also YAML, and vpipe's YAML reader reports them. */
 #include "base/json.h"
 
 #include "base/nearest.h"

@@ -1,3 +1,4 @@
+/* Job clocks and the time limits that they measure. */
 #include "base/limit.h"
 
 #include "base/clock.h"

@@ -1,13 +1,13 @@
-/* Which machine this is. */
+/* Identity and name of the machine that this process runs on. */
 #ifndef VP_BASE_MACHINE_H
 #define VP_BASE_MACHINE_H
 
 #include <stddef.h>
 
-/* Equal where a pid means the same process: the same running kernel, the same
- * view of its processes. One word. */
+/* Writes one word that two processes share exactly if a pid names the same
+ * process for both: boot id of the kernel and PID namespace. */
 void vp_machine_id(char *out, size_t n_bytes);
-/* The host's own name for itself. */
+/* Writes the host name, cut to `n_bytes`; "localhost" if there is none. */
 void vp_machine_name(char *out, size_t n_bytes);
 
 #endif

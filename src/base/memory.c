@@ -1,3 +1,5 @@
+/* Arenas are linked chunks of calloc(); guarded buffers are anonymous
+ * mappings. */
 #include "base/memory.h"
 
 #include <stdarg.h>
@@ -9,7 +11,7 @@
 
 enum {
     CHUNK_BYTES = 64 * 1024,
-    HUGE_BYTES = 4 << 20, /* from here on, pages of 2 MiB are asked for */
+    HUGE_BYTES = 4 << 20, /* buffers of this size request pages of 2 MiB */
 };
 
 void vp_bytes_text(int64_t bytes, char *out, size_t n_bytes)
@@ -104,7 +106,8 @@ void vp_arena_release(struct vp_arena *arena)
     arena->head = NULL;
 }
 
-/* Layout: guard page | slack | buffer | guard page. */
+/* Returns the bytes between the guard pages. Layout: guard page | slack |
+ * buffer | guard page. */
 static size_t inner_bytes(size_t n_bytes, size_t page)
 {
     return vp_align_up(vp_align_up(n_bytes ? n_bytes : 1, VP_TENSOR_ALIGN),
@@ -127,7 +130,7 @@ enum vp_status vp_pages_alloc(size_t n_bytes, void **out)
         munmap(map, inner + 2 * page);
         return VP_ERR_NOMEM;
     }
-    if (inner >= HUGE_BYTES) /* advice: a kernel without them ignores it */
+    if (inner >= HUGE_BYTES) /* only advice: it may fail */
         madvise(map + page, inner, MADV_HUGEPAGE);
     *out = map + page + inner - vp_align_up(n_bytes, VP_TENSOR_ALIGN);
     return VP_OK;

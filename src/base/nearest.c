@@ -1,3 +1,4 @@
+/* Words are compared by edit distance first, then by a shared part. */
 #include "base/nearest.h"
 
 #include <dirent.h>
@@ -15,7 +16,7 @@ static int min3(int a, int b, int c)
     return m < c ? m : c;
 }
 
-/* Optimal string alignment: three rows of the usual table are enough. */
+/* Optimal string alignment distance; only three rows of its table are kept. */
 int vp_edit_distance(const char *a, const char *b)
 {
     int n = (int)strnlen(a, MAX_WORD), m = (int)strnlen(b, MAX_WORD);
@@ -45,7 +46,8 @@ int vp_edit_distance(const char *a, const char *b)
     return last[m];
 }
 
-/* Lower case, '_' for '-'; false when the word is too long to be meant. */
+/* Copies `word` in lower case and with '_' for '-'. Returns false if it does
+ * not fit. */
 static bool fold(const char *word, char out[MAX_WORD])
 {
     for (int i = 0; i < MAX_WORD; i++) {
@@ -58,7 +60,8 @@ static bool fold(const char *word, char out[MAX_WORD])
     return false;
 }
 
-/* One edit for every three letters, at least one. */
+/* Returns the name with the fewest edits, or -1. Allows one edit for every
+ * three letters of `word`, and at least one. */
 static int by_distance(const char *word, const char *const *names, int n_names)
 {
     int limit = (int)strlen(word) / 3;
@@ -71,8 +74,8 @@ static int by_distance(const char *word, const char *const *names, int n_names)
         if (!fold(names[i], name))
             continue;
         edits = vp_edit_distance(word, name);
-        /* Strictly better, so that the first of equals wins; and never all
-         * letters of a short name. */
+        /* The first of equals wins. A short name whose letters would all be
+         * replaced is not near. */
         if ((edits < best_edits || (edits == best_edits && best < 0)) &&
             edits < (int)strlen(name)) {
             best = i;
@@ -82,8 +85,10 @@ static int by_distance(const char *word, const char *const *names, int n_names)
     return best;
 }
 
-/* "batch" begins "batch_size", "num_hidden_layers" ends with "layers": the
- * longest shared part wins, among equals one at such an end. */
+/* Returns a name that contains `word` or is contained in it, or -1. The longest
+ * shared part wins; among equals, `word` at the start of the name ("batch" of
+ * "batch_size") or the name at the end of `word` ("layers" of
+ * "num_hidden_layers"). */
 static int by_part(const char *word, const char *const *names, int n_names)
 {
     size_t n_word = strlen(word), best_score = 0;
@@ -128,11 +133,12 @@ int vp_nearest(const char *word, const char *const *names, int n_names)
 
 /* ---- Files -------------------------------------------------------------- */
 
-/* The part of a path, [begin, end), that is the first one not there. */
+/* A component of a path: bytes [begin, end). */
 struct part {
     size_t begin, end;
 };
 
+/* Finds the first component that does not exist. */
 static bool find_missing(const char *path, struct part *out)
 {
     char prefix[PATH_MAX];
@@ -150,7 +156,7 @@ static bool find_missing(const char *path, struct part *out)
     return true;
 }
 
-/* Where the extension begins; the end of a name that has none. */
+/* Returns the start of the extension, or the end of a name without one. */
 static const char *extension_of(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -158,9 +164,9 @@ static const char *extension_of(const char *name)
     return dot && dot > name ? dot : name + strlen(name);
 }
 
-/* Edits between two names, or INT_MAX if they are not near: one for every three
- * letters, at least one. An extension that both have does not count. "plan" is
- * near "plan.json". */
+/* Returns the edits between two file names, or INT_MAX if they are not near:
+ * more than one edit for every three letters. A common extension is ignored. A
+ * name that begins with `word` is near: "plan" and "plan.json". */
 static int count_edits(const char *word, const char *name)
 {
     char a[MAX_WORD], b[MAX_WORD];
@@ -180,7 +186,8 @@ static int count_edits(const char *word, const char *name)
     return n >= 3 && strncmp(a, b, (size_t)n) == 0 ? limit + 1 : INT_MAX;
 }
 
-/* The nearest name in `folder`; of equals the first in the alphabet. */
+/* Writes the name in `folder` nearest to `word`; of equals, the first in
+ * alphabetical order. Returns false if none is near. */
 static bool nearest_file(const char *folder, const char *word,
                          char out[NAME_MAX + 1])
 {
@@ -217,12 +224,12 @@ bool vp_nearest_path(const char *path, char *out, size_t n_bytes)
              path + part.begin);
     snprintf(rest, sizeof(rest), "%s", path + part.end);
     if (!nearest_file(part.begin > 0 ? folder : ".", word, name) ||
-        strcmp(name, word) == 0 || /* a link to nothing */
+        strcmp(name, word) == 0 || /* a dangling symbolic link */
         (size_t)snprintf(meant, sizeof(meant), "%s%s%s", folder, name, rest) >=
             sizeof(meant))
         return false;
-    /* A part of the rest may be wrong, too; if nothing is near, the folder that
-     * is there says more than nothing. */
+    /* Later components may be misspelt too. If they cannot be corrected, the
+     * result ends at the corrected one, which still helps the user. */
     if (access(meant, F_OK) != 0 && vp_nearest_path(meant, out, n_bytes))
         return true;
     if (access(meant, F_OK) != 0)

@@ -1,5 +1,5 @@
-/* The kernel's memory policy of a thread, by system calls: libnuma is not needed
- * for two of them. */
+/* Memory policy of a thread. Uses the two system calls directly instead of
+ * libnuma. */
 #include "base/numa.h"
 
 #include <ctype.h>

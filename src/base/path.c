@@ -1,3 +1,4 @@
+/* Opens files with O_NONBLOCK, so that a FIFO without a reader cannot block. */
 #include "base/path.h"
 
 #include <fcntl.h>
@@ -23,7 +24,7 @@ FILE *vp_path_create(const char *path, bool append)
 
     if (fd < 0)
         return NULL;
-    fcntl(fd, F_SETFL, append ? O_APPEND : 0); /* writing may wait */
+    fcntl(fd, F_SETFL, append ? O_APPEND : 0); /* later writes block */
     file = fdopen(fd, append ? "a" : "w");
     if (!file)
         close(fd);
@@ -35,7 +36,7 @@ bool vp_path_cache(const char *part, char *out, size_t n_bytes)
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int n = 0;
 
-    /* By its specification a path that is not absolute does not count. */
+    /* The XDG specification ignores a path that is not absolute. */
     if (cache && cache[0] == '/')
         n = snprintf(out, n_bytes, "%s/vpipe/%s", cache, part);
     else if (home && home[0] == '/')

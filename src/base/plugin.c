@@ -1,3 +1,4 @@
+/* Searches folders in a fixed order and opens the first file that loads. */
 #include "base/plugin.h"
 
 #include "base/host.h"
@@ -13,12 +14,12 @@
 
 enum { MAX_PATH = 4096 };
 
-/* Lies in the program or library that this file is linked into. */
+/* Its address identifies the program or library that contains this code. */
 static const char own_place[] = "";
 
 static void *open_library(const char *path)
 {
-    /* A file that is not there leaves the reason of the last try in place. */
+    /* dlopen() of a missing file would replace the reason in dlerror(). */
     return access(path, F_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_GLOBAL)
                                    : NULL;
 }
@@ -72,8 +73,9 @@ void *vp_library_in_list(const char *list, bool absolute, const char *below,
     return handle;
 }
 
-/* The loader has no name for the program itself, and the kernel has: argv[0] is
- * not a path if the program was found by PATH. */
+/* The loader reports an empty path for the program itself, and argv[0] is no
+ * path if the shell found the program in PATH: that path comes from the
+ * kernel. */
 static bool find_own_path(char *out, size_t n)
 {
     struct link_map *map = NULL;
@@ -129,7 +131,7 @@ void *vp_plugin_open(const char *file)
 {
     void *handle;
 
-    dlerror(); /* forgets the reason of an earlier, unrelated failure */
+    dlerror(); /* clears the reason of an earlier, unrelated failure */
     handle = vp_library_in_list(getenv("VPIPE_PLUGINS"), false, "", file);
     return handle ? handle : vp_library_beside(file);
 }

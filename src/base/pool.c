@@ -1,3 +1,5 @@
+/* Threads take tasks from a shared counter. Idle threads spin for a moment
+ * before they sleep. */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -7,8 +9,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* A worker spins this often before it sleeps: jobs of one step follow each
- * other within microseconds, and waking a sleeper costs tens of them. */
+/* Spins of a worker before it sleeps: jobs of one step follow each other within
+ * microseconds, and waking a thread costs tens of microseconds. */
 enum { SPIN_ROUNDS = 2000 };
 
 struct worker {
@@ -17,14 +19,15 @@ struct worker {
     int index;
 };
 
-/* What a thread is at; a cache line of its own. */
+/* See vp_pool_note(). Aligned so that each thread writes its own cache line. */
 struct note {
     _Alignas(64) atomic_int what;
 };
 
-/* The current job's door: its number, whether workers may still join, and how
- * many did. A worker that wakes up late finds the door closed and is not
- * waited for. */
+/* The door is one word with the number of the current job, a flag that workers
+ * may still join it, and the number of workers that have joined. vp_pool_run()
+ * closes the door when no task is left: a worker that wakes up later cannot
+ * join, and vp_pool_run() does not wait for it. */
 #define DOOR_JOB(job) ((uint64_t)(job) << 32)
 #define DOOR_OPEN (1ull << 31)
 #define DOOR_JOINED(door) ((uint32_t)(door)&0x7fffffffu)
@@ -43,7 +46,7 @@ struct vp_pool {
     int n_tasks;
     uint32_t job;
     atomic_int next_task;
-    atomic_uint n_left; /* workers that joined and are done */
+    atomic_uint n_left; /* workers that have joined and finished */
     _Atomic uint64_t door;
     atomic_bool stop;
 
@@ -67,7 +70,7 @@ static void run_tasks(struct vp_pool *pool, int thread)
         pool->fn(pool->ctx, task, thread);
 }
 
-/* The number of the first job after `seen`. */
+/* Waits for a job other than `seen` and returns its number. */
 static uint32_t wait_for_job(struct vp_pool *pool, uint32_t seen)
 {
     uint32_t job;
@@ -87,7 +90,7 @@ static uint32_t wait_for_job(struct vp_pool *pool, uint32_t seen)
     return job;
 }
 
-/* False if the job is over already. */
+/* Returns false if the door of `job` is closed already. */
 static bool join(struct vp_pool *pool, uint32_t job)
 {
     uint64_t door = atomic_load(&pool->door);
@@ -214,8 +217,8 @@ void vp_pool_run(struct vp_pool *pool, int n_tasks, vp_pool_fn fn, void *ctx)
     n_joined = DOOR_JOINED(atomic_fetch_and(&pool->door, ~DOOR_OPEN));
     note = vp_pool_noted(pool, 0);
     vp_pool_note(pool, 0, VP_POOL_IDLE);
-    /* Workers never block inside a task, so this wait is as long as the
-     * longest task; yielding keeps an oversubscribed machine moving. */
+    /* Tasks never block, so this wait lasts at most as long as the longest
+     * task. Yielding lets workers run if there are more threads than cores. */
     for (int i = 0; atomic_load(&pool->n_left) < n_joined; i++) {
         if (i > SPIN_ROUNDS)
             sched_yield();

@@ -1,5 +1,6 @@
-/* One pool of compute threads per rank. Work is cut into tasks by shape alone;
- * threads take tasks in any order, so results never depend on their number. */
+/* A pool of compute threads; each rank has one. Work is split into tasks by
+ * shape alone, so results do not depend on the number of threads or on the
+ * order in which they take tasks. */
 #ifndef VP_BASE_POOL_H
 #define VP_BASE_POOL_H
 
@@ -10,9 +11,10 @@ struct vp_pool;
 /* Runs task `task` of a job; `thread` (0 .. threads-1) selects scratch. */
 typedef void (*vp_pool_fn)(void *ctx, int task, int thread);
 
-/* `n_threads` includes the caller, so 1 starts no thread. Each thread that is
- * started calls `setup(ctx, thread)` first (may be NULL). VP_ERR_UNSUPPORTED if
- * the system refuses to start one (vp_err_thread()). */
+/* Starts n_threads - 1 threads: the caller of vp_pool_run() is thread 0. Each
+ * new thread first calls `setup(ctx, thread)`, which may be NULL. Returns
+ * VP_ERR_UNSUPPORTED if a thread cannot be started; vp_err_thread() has a
+ * message. */
 enum vp_status vp_pool_create(int n_threads,
                               void (*setup)(void *ctx, int thread), void *ctx,
                               struct vp_pool **out);
@@ -24,8 +26,9 @@ int vp_pool_threads(const struct vp_pool *pool);
  * that owns the pool may call it; jobs do not nest. */
 void vp_pool_run(struct vp_pool *pool, int n_tasks, vp_pool_fn fn, void *ctx);
 
-/* What a thread is at, for profiles: any number. Workers begin a job with the
- * caller's; any thread may look. */
+/* Set and return a number for the current work of a thread, for profiles. At
+ * the start of a job, workers take the number of thread 0. Any thread may read
+ * it. */
 enum { VP_POOL_IDLE = 0 };
 void vp_pool_note(struct vp_pool *pool, int thread, int what);
 int vp_pool_noted(const struct vp_pool *pool, int thread);

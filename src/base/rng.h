@@ -1,6 +1,6 @@
-/* Randomness by counter: Philox4x32-10 of (seed, purpose, stream, counter).
- * A random number is a pure function of what it is for, so it does not depend
- * on stage, thread, schedule, restart or device.
+/* Counter-based random numbers: Philox4x32-10 of (seed, purpose, stream,
+ * counter). A number is a pure function of these four, so it does not depend on
+ * stage, thread, schedule, restart or device.
  * Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11. */
 #ifndef VP_BASE_RNG_H
 #define VP_BASE_RNG_H
@@ -20,7 +20,7 @@ enum vp_rng_purpose {
     VP_RNG_MASKING,  /* stream: 0; counter: sample, position */
     VP_RNG_LANGUAGE, /* generated data */
     VP_RNG_TEST,
-    VP_RNG_SEARCH,    /* schedules made to measure; counter: of the search */
+    VP_RNG_SEARCH,    /* search for schedules; counter: draw */
     VP_RNG_SENTENCES, /* pairs of sentences; stream: duplicate; counter: draw,
                          document or sample */
     VP_RNG_SAMPLING,  /* generated tokens; stream: 0; counter: position,
@@ -31,7 +31,7 @@ struct vp_rng4 {
     uint32_t v[4];
 };
 
-/* The generator itself: ten rounds on a 128-bit counter with a 64-bit key. */
+/* The Philox generator: ten rounds on a 128-bit counter with a 64-bit key. */
 VP_RNG_INLINE struct vp_rng4 vp_philox(struct vp_rng4 x, uint32_t k0,
                                        uint32_t k1)
 {
@@ -49,7 +49,8 @@ VP_RNG_INLINE struct vp_rng4 vp_philox(struct vp_rng4 x, uint32_t k0,
     return x;
 }
 
-/* 64-bit seeds are folded, streams have 24 bits. */
+/* Returns 128 random bits. The seed is folded to 32 bits; `stream` has 24
+ * bits. */
 VP_RNG_INLINE struct vp_rng4 vp_rng(uint64_t seed, enum vp_rng_purpose purpose,
                                     uint32_t stream, uint32_t c0, uint32_t c1,
                                     uint64_t c23)
@@ -61,13 +62,13 @@ VP_RNG_INLINE struct vp_rng4 vp_rng(uint64_t seed, enum vp_rng_purpose purpose,
     return vp_philox(x, k0, k1);
 }
 
-/* Uniform in [0, n), n >= 1; bias below 2^-32 * n. */
+/* Maps `bits` to [0, n), n >= 1, uniformly with a bias below 2^-32 * n. */
 VP_RNG_INLINE uint32_t vp_rng_below(uint32_t bits, uint32_t n)
 {
     return (uint32_t)((uint64_t)bits * n >> 32);
 }
 
-/* Uniform in (0, 1). */
+/* Maps `bits` to (0, 1), uniformly. */
 VP_RNG_INLINE double vp_rng_unit(uint32_t bits)
 {
     return ((double)bits + 0.5) * (1.0 / 4294967296.0);
@@ -86,7 +87,7 @@ VP_RNG_INLINE uint32_t vp_dropout_threshold(float p)
     return (uint32_t)(p * 256.0f + 0.5f);
 }
 
-/* The factor for kept elements: one over the quantised keep probability. */
+/* Returns the factor for kept elements: 1 / (quantised keep probability). */
 VP_RNG_INLINE float vp_dropout_scale(float p)
 {
     return 256.0f / (256.0f - (float)vp_dropout_threshold(p));

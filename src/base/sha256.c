@@ -1,3 +1,5 @@
+/* SHA-256 in plain C, written after FIPS 180-4; sections are those of the
+ * standard. */
 #include "base/sha256.h"
 
 #include <string.h>

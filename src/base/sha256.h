@@ -14,17 +14,17 @@ struct vp_sha256 {
     unsigned char block[VP_SHA256_BLOCK];
 };
 
-/* Init, any number of updates, final. */
+/* Call init once, update any number of times, then final. */
 void vp_sha256_init(struct vp_sha256 *sha);
 void vp_sha256_update(struct vp_sha256 *sha, const void *data, size_t n_bytes);
 void vp_sha256_final(struct vp_sha256 *sha, unsigned char out[VP_SHA256_BYTES]);
 
-/* The code of `data` under `key`; both of any length. */
+/* Writes the authentication code of `data` under `key`. */
 void vp_hmac_sha256(const void *key, size_t n_key, const void *data,
                     size_t n_data, unsigned char out[VP_SHA256_BYTES]);
 
-/* Compares `n_bytes` in a time that does not depend on their values: for
- * secrets and codes. */
+/* Returns true if both have the same `n_bytes`. Takes constant time, for
+ * secrets and authentication codes. */
 bool vp_same_bytes(const void *a, const void *b, size_t n_bytes);
 
 #endif

@@ -1,3 +1,4 @@
+/* Names of status codes, and messages of up to one line in struct vp_err. */
 #include "base/status.h"
 
 #include <errno.h>
@@ -102,7 +103,7 @@ const char *vp_write_remedy(int error)
     case EPERM:
         return "make its folder writable, or choose another";
     case ENOENT:
-        return "see that its folder is there, or choose another";
+        return "check that its folder exists, or choose another";
     default:
         return "choose another folder";
     }

@@ -16,18 +16,17 @@ enum vp_status {
     VP_ERR_NONFINITE,   /* NaN or infinity in a loss or gradient */
     VP_ERR_TIMEOUT,     /* a wait exceeded its time limit */
     VP_ERR_ABORTED,     /* another rank failed first */
-    VP_ERR_INTERRUPTED, /* a signal asked for a clean stop */
-    VP_ERR_UNSUPPORTED, /* a part that this build or machine lacks */
-    VP_ERR_UNMET,       /* a run ended without the result that was required */
+    VP_ERR_INTERRUPTED, /* stopped cleanly after a signal */
+    VP_ERR_UNSUPPORTED, /* this build or machine cannot do it */
+    VP_ERR_UNMET,       /* a run ended without the required result */
     VP_ERR_END,         /* no more data */
 };
 
 /* One line for the user: place, cause, remedy. Empty on success. */
 struct vp_err {
     char text[4096];
-    /* Which values of the caller's are to blame: names of fields, separated by
-     * spaces, the first one first. NULL: not known; "": none of them. A string
-     * that is never freed. */
+    /* Names of the configuration fields to blame, separated by spaces, the main
+     * one first. NULL: unknown; "": none. A string that is never freed. */
     const char *fields;
 };
 
@@ -39,27 +38,28 @@ struct vp_err {
 
 const char *vp_status_name(enum vp_status status);
 
-/* Writes the message and returns `status`, so that callers can say
- * `return vp_err_set(err, VP_ERR_INVALID, ...)`. Names no fields. `err` may be
- * NULL. */
+/* Writes the message, sets `fields` to NULL and returns `status`, for `return
+ * vp_err_set(err, VP_ERR_INVALID, ...)`. `err` may be NULL in all functions
+ * below. */
 enum vp_status vp_err_set(struct vp_err *err, enum vp_status status,
                           const char *fmt, ...) VP_PRINTF(3, 4);
 
-/* The same for values that were given: VP_ERR_INVALID, with `fields`. */
+/* The same with `fields` set; returns VP_ERR_INVALID. */
 enum vp_status vp_err_refuse(struct vp_err *err, const char *fields,
                              const char *fmt, ...) VP_PRINTF(3, 4);
-/* Puts "text: " in front of the message that is already there; adds a text, a
- * remedy most of the time, behind it. */
+/* vp_err_prefix() puts "text: " before the present message; vp_err_suffix()
+ * appends a text, often a remedy. */
 void vp_err_prefix(struct vp_err *err, const char *fmt, ...) VP_PRINTF(2, 3);
 void vp_err_suffix(struct vp_err *err, const char *fmt, ...) VP_PRINTF(2, 3);
 
-/* What helps when a file cannot be written, by errno: the end of a message. */
+/* Returns a remedy for the errno `error` of a failed write: the end of a
+ * message. */
 const char *vp_write_remedy(int error);
-/* "<path>: cannot be written (<reason>); <remedy>", by errno. Returns
- * VP_ERR_IO. */
+/* Sets "<path>: cannot be written (<reason>); <remedy>" for the errno `error`.
+ * Returns VP_ERR_IO. */
 enum vp_status vp_err_write(struct vp_err *err, const char *path, int error);
-/* pthread_create() failed, for threads named by `what`: VP_ERR_UNSUPPORTED, with
- * the limits that forbid it. */
+/* Reports that pthread_create() failed for the threads named by `what`, with
+ * the limits to raise. Returns VP_ERR_UNSUPPORTED. */
 enum vp_status vp_err_thread(struct vp_err *err, const char *what);
 
 #define VP_TRY(call)                        \
@@ -69,7 +69,8 @@ enum vp_status vp_err_thread(struct vp_err *err, const char *what);
             return vp_try_st_;              \
     } while (0)
 
-/* Always compiled in; for our own invariants only, never for user input. */
+/* Aborts the program if `cond` is true, in release builds too. For invariants
+ * of vpipe only, never for user input. */
 #define VP_BUG_ON(cond)                        \
     do {                                       \
         if (cond)                              \

@@ -1,3 +1,5 @@
+/* Memory of a string buffer doubles when it is full; the first failure is kept
+ * in the buffer, so that callers check once. */
 #include "base/strbuf.h"
 
 #include <stdarg.h>
@@ -7,7 +9,7 @@
 
 enum { FIRST_BYTES = 1024 };
 
-/* For `n_bytes` more and the NUL. */
+/* Makes room for `n_bytes` more and the NUL. */
 static bool reserve(struct vp_strbuf *buf, size_t n_bytes)
 {
     size_t capacity = buf->capacity > 0 ? buf->capacity : FIRST_BYTES;

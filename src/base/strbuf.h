@@ -1,4 +1,4 @@
-/* A text that grows while it is written. */
+/* A string buffer that grows as text is added. */
 #ifndef VP_BASE_STRBUF_H
 #define VP_BASE_STRBUF_H
 
@@ -9,7 +9,7 @@
 struct vp_strbuf {
     char *at; /* n_bytes bytes and a NUL; NULL: nothing was added yet */
     size_t n_bytes, capacity;
-    bool failed; /* out of memory: what was added since is missing */
+    bool failed; /* out of memory: later additions were dropped */
 };
 
 #define VP_STRBUF_INIT \
@@ -22,12 +22,12 @@ void vp_strbuf_adds(struct vp_strbuf *buf, const char *text);
 void vp_strbuf_addf(struct vp_strbuf *buf, const char *fmt, ...)
     VP_PRINTF(2, 3);
 
-/* The text so far, "" if there is none; valid until the next call. */
+/* Returns the text so far, "" if empty; valid until the next call. */
 const char *vp_strbuf_text(const struct vp_strbuf *buf);
-/* Gives the text to the caller, who frees it, and leaves `buf` empty.
- * VP_ERR_NOMEM if an addition failed: the text is released. */
+/* Passes the text to the caller, which frees it, and empties `buf`. Returns
+ * VP_ERR_NOMEM and releases the text if an addition has failed. */
 enum vp_status vp_strbuf_detach(struct vp_strbuf *buf, char **text_out);
-/* Empties it; the memory stays for what is added next. */
+/* Empties the buffer and keeps its memory. */
 void vp_strbuf_clear(struct vp_strbuf *buf);
 void vp_strbuf_release(struct vp_strbuf *buf);
 

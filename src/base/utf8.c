@@ -1,15 +1,17 @@
+/* Runs of ASCII are skipped eight bytes at a time; other characters are checked
+ * one by one. */
 #include "base/utf8.h"
 
 #include <string.h>
 
-/* A character by its first byte: its length, and the range of its second byte.
- * Later bytes are 80 to BF. */
+/* Length of a character and range of its second byte, as its first byte
+ * determines them. Later bytes are 80 to BF. */
 struct form {
     size_t n_bytes; /* 0: no character begins with this byte */
     unsigned char low, high;
 };
 
-/* `least`: the first byte that is text. */
+/* `least` is the smallest byte that is text: 0 or 1. */
 static struct form form_of(unsigned char first, unsigned char least)
 {
     if (first < 0xC2) /* ASCII, continuation bytes, overlong forms of ASCII */
@@ -47,9 +49,9 @@ static size_t take_character(const unsigned char *bytes, size_t n,
     return 0;
 }
 
-/* Returns the first position from `i` on whose byte is not `least` to 7F; `least`
- * is 0 or 1. Eight bytes at a time: subtracting 1 from each byte sets the top bit
- * of a zero byte, and other bytes borrow nothing from each other. */
+/* Returns the first position from `i` on whose byte is not in `least` to 7F;
+ * `least` is 0 or 1. Eight bytes at a time: subtracting 1 from each byte sets
+ * the top bit of a zero byte, and other bytes do not borrow from each other. */
 static size_t skip_ascii(const unsigned char *bytes, size_t i, size_t n,
                          unsigned char least)
 {

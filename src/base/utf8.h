@@ -8,12 +8,12 @@
 #include <stdint.h>
 
 enum vp_utf8_rule {
-    VP_UTF8_ANY,  /* as the standard has it */
-    VP_UTF8_TEXT, /* a NUL byte is a fault: files that hold one are not text */
+    VP_UTF8_ANY,  /* the standard's definition */
+    VP_UTF8_TEXT, /* a NUL byte is a fault too: text files have none */
 };
 
-/* A NUL byte, or a maximal subpart of an ill-formed sequence (Unicode, D93b):
- * the longest start of a character that is there, else one byte. */
+/* A fault: a NUL byte, or a maximal subpart of an ill-formed sequence (Unicode,
+ * D93b), which is the longest valid start of a character, or else one byte. */
 struct vp_utf8_fault {
     size_t n_bytes; /* 1 to 3 */
     bool cut;       /* the bytes end inside a character; the bytes that follow
@@ -21,9 +21,9 @@ struct vp_utf8_fault {
 };
 
 /* Returns the number of bytes before the first fault, or `n` if there is none.
- * `fault_out` is written if there is a fault. To check a stream in chunks, give
- * the bytes from the fault on again, with the next chunk behind them, if
- * fault_out->cut is true. */
+ * Writes `fault_out` only if there is a fault. To check a stream in chunks: if
+ * fault_out->cut is true, pass the bytes from the fault on again, followed by
+ * the next chunk. */
 size_t vp_utf8_check(enum vp_utf8_rule rule, const unsigned char *bytes,
                      size_t n, struct vp_utf8_fault *fault_out);
 /* Returns true if there is no fault. */
@@ -31,9 +31,10 @@ bool vp_utf8_is_valid(enum vp_utf8_rule rule, const unsigned char *bytes,
                       size_t n);
 
 /* Copies `bytes` to `out` with U+FFFD (EF BF BD) in place of every fault, and
- * adds the number of faults to *n_faults, which may be NULL. Returns the number of bytes written,
- * which is at least `n` and at most 3 n. `out` NULL: only counts. `out` may
- * overlap `bytes` if it begins before `bytes` by at least the growth. */
+ * adds the number of faults to *n_faults, which may be NULL. Returns the number
+ * of bytes written, which is at least `n` and at most 3 n. `out` NULL: only
+ * counts. `out` may overlap `bytes` if it begins before `bytes` by at least the
+ * growth. */
 size_t vp_utf8_replace(enum vp_utf8_rule rule, const unsigned char *bytes,
                        size_t n, unsigned char *out, int64_t *n_faults);
 

@@ -1,3 +1,4 @@
+/* Checks the syntax by hand, then converts with strtoll() and strtod(). */
 #include "base/value.h"
 
 #include <errno.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Not isdigit(): that one follows the locale. */
+/* Does not use isdigit(), which depends on the locale. */
 static const char *skip_digits(const char *s)
 {
     while (*s >= '0' && *s <= '9')
@@ -30,7 +31,7 @@ bool vp_text_to_i64(const char *text, int64_t *out)
     return true;
 }
 
-/* The end of the decimal number that `s` begins with, or NULL. */
+/* Returns the end of the decimal number at the start of `s`, or NULL. */
 static const char *skip_real(const char *s)
 {
     const char *whole, *fraction;
@@ -107,7 +108,7 @@ bool vp_text_to_bytes(const char *text, int64_t *out)
         if (strcmp(end, "iB") == 0)
             end += 2;
     }
-    /* From 2^53 on a double no longer counts single bytes. */
+    /* From 2^53 on a double cannot represent every integer. */
     if (*end || !(value < 0x1p53))
         return false;
     *out = (int64_t)value;

@@ -1,3 +1,5 @@
+/* Words are copied to an arena; the array of pointers doubles when it is
+ * full. */
 #include "base/words.h"
 
 #include <stdarg.h>

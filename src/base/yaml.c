@@ -1,4 +1,5 @@
-/* libyaml's events into a small tree. Depth is bounded, so recursion is. */
+/* Builds a small tree from the events of libyaml. The limit on depth bounds the
+ * recursion. */
 #include "base/yaml.h"
 
 #include "base/file.h"
@@ -13,7 +14,7 @@ struct reader {
     struct vp_err *err;
     yaml_parser_t parser;
     int n_nodes;
-    bool checked; /* no limit on nodes and texts; keys are unique */
+    bool checked; /* see vp_yaml_parse_checked() */
 };
 
 static enum vp_status read_node(struct reader *r, const yaml_event_t *event,
@@ -49,7 +50,7 @@ static enum vp_status refuse(struct reader *r, yaml_mark_t mark,
     return VP_ERR_INVALID;
 }
 
-/* libyaml says what it expected; add what usually helps. */
+/* Adds a remedy to libyaml's description of the problem. */
 static enum vp_status syntax_error(struct reader *r)
 {
     const yaml_parser_t *p = &r->parser;
@@ -141,7 +142,8 @@ static const struct vp_yaml_node *find_key(const struct vp_yaml_node *map,
     return NULL;
 }
 
-/* The key of a map entry: a scalar with text, not seen before in `map`. */
+/* Reads the key of a map entry: a scalar that is not empty and not a key of
+ * `map` yet. */
 static enum vp_status read_key(struct reader *r, const yaml_event_t *event,
                                const struct vp_yaml_node *map,
                                struct vp_yaml_node **out)
@@ -168,7 +170,7 @@ static enum vp_status read_key(struct reader *r, const yaml_event_t *event,
     return VP_OK;
 }
 
-/* Everything between the start of a list or map and its end. */
+/* Reads all entries of a list or map and its end event. */
 static enum vp_status read_entries(struct reader *r, struct vp_yaml_node *node,
                                    int depth)
 {
@@ -224,8 +226,7 @@ static enum vp_status read_collection(struct reader *r,
                       "with '!'");
     if (depth >= VP_YAML_MAX_DEPTH)
         return refuse(r, event->start_mark,
-                      "too many levels inside each other; a configuration "
-                      "needs two");
+                      "nested too deeply; a configuration needs two levels");
     VP_TRY(new_node(r, is_map ? VP_YAML_MAP : VP_YAML_LIST, event->start_mark,
                     out));
     return read_entries(r, *out, depth + 1);
@@ -249,7 +250,7 @@ static enum vp_status read_node(struct reader *r, const yaml_event_t *event,
     }
 }
 
-/* The events around the document: one document, and nothing after it. */
+/* Reads the whole stream, which must have exactly one document. */
 static enum vp_status read_document(struct reader *r,
                                     struct vp_yaml_node **root_out)
 {

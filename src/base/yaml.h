@@ -1,7 +1,7 @@
 /* A strict reader for the part of YAML that configurations need: scalars,
- * lists and maps in one document. Every node remembers its place.
+ * lists and maps in one document. Every node has its line and column.
  *
- * Refused, each with one line: anchors, aliases, tags, several documents,
+ * Refused with an error: anchors, aliases, tags, several documents,
  * duplicate keys, keys that are not words, control characters and line breaks
  * inside text, and files beyond the limits below. */
 #ifndef VP_BASE_YAML_H
@@ -26,27 +26,27 @@ struct vp_yaml_node {
     struct vp_yaml_node *next;  /* the entry after this one, or NULL */
 };
 
-/* Reads a file. Nodes and texts live in `arena`. Messages begin with
- * "path:line:column: " where a place is known, else with "path: ". */
+/* Reads a file. Nodes and texts are allocated in `arena`. Messages begin with
+ * "path:line:column: " if the place is known, else with "path: ". */
 enum vp_status vp_yaml_read(const char *path, struct vp_arena *arena,
                             const struct vp_yaml_node **root_out,
                             struct vp_err *err);
 
-/* The same for bytes in memory; `name` stands in messages. */
+/* The same for bytes in memory; `name` replaces the path in messages. */
 enum vp_status vp_yaml_parse(const char *name, const char *bytes,
                              size_t n_bytes, struct vp_arena *arena,
                              const struct vp_yaml_node **root_out,
                              struct vp_err *err);
 
-/* The same for text that another reader has accepted and that has no key twice:
- * only the number of its bytes limits nodes and texts. */
+/* The same without the limits on nodes and texts and without the check for
+ * duplicate keys, for text that another parser has accepted. */
 enum vp_status vp_yaml_parse_checked(const char *name, const char *bytes,
                                      size_t n_bytes, struct vp_arena *arena,
                                      const struct vp_yaml_node **root_out,
                                      struct vp_err *err);
 
-/* Whether `text` can be shown on one line of a terminal: no ASCII or C1
- * controls, no Unicode line or paragraph separator. */
+/* Returns true if `text` fits on one line of a terminal: no ASCII or C1 control
+ * characters, no Unicode line or paragraph separator. */
 bool vp_yaml_printable(const char *text);
 
 #endif

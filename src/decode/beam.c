@@ -1,5 +1,6 @@
-/* Beam search. Tokens are stored once, step by step, with the row they continue;
- * a result is the row and step of its end. */
+/* Beam search. Each step stores the token of every row and the row it
+ * continues; a result is the step and row of its last token, and is read
+ * backwards from there. */
 #include "decode/beam.h"
 
 #include "base/memory.h"
@@ -31,15 +32,15 @@ struct vp_beam {
     struct vp_arena arena;
     struct vp_beam_options options;
     int n_sentences, n_rows, most_candidates;
-    int n_steps; /* tokens of every running row */
+    int n_steps; /* steps so far: the number of tokens of each running row */
     struct sentence *sentences;
-    double *sums;              /* [n_rows]; -INFINITY: nothing runs there */
+    double *sums;              /* [n_rows]; -INFINITY: the row is unused */
     double *norms;             /* [n_rows]: log of the sum of exp(logit) */
-    struct vp_beam_row *steps; /* [most steps, n_rows] */
+    struct vp_beam_row *steps; /* [largest max_tokens, n_rows] */
     struct candidate *candidates;
 };
 
-/* ---- Options ------------------------------------------------------------- */
+/* ---- Options ------------------------------------------------------------ */
 
 struct vp_beam_options vp_beam_defaults(enum vp_beam_rule rule)
 {
@@ -138,13 +139,13 @@ int vp_beam_fairseq_max_tokens(double a, int b, int n_source, int n_positions)
     return (int)limit + 1;
 }
 
-/* ---- Memory -------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------- */
 
 static enum vp_status check_lengths(const struct vp_beam_options *options,
                                     int n_sentences, const int *max_tokens,
                                     struct vp_err *err)
 {
-    /* EOS follows the shortest result of fairseq. */
+    /* fairseq's min_tokens does not count EOS. */
     int least = options->rule == VP_BEAM_FAIRSEQ ? options->min_tokens + 1 : 1;
 
     if (n_sentences < 1 || n_sentences > INT_MAX / options->n_beams)
@@ -161,7 +162,7 @@ static enum vp_status check_lengths(const struct vp_beam_options *options,
     return VP_OK;
 }
 
-/* An array of the arena; NULL if it is too large. */
+/* Returns an array in the arena, or NULL if it is too large. */
 static void *make_array(struct vp_arena *arena, int64_t n, size_t size)
 {
     int64_t n_bytes;
@@ -171,7 +172,7 @@ static void *make_array(struct vp_arena *arena, int64_t n, size_t size)
     return vp_arena_alloc(arena, (size_t)n_bytes);
 }
 
-/* False if memory is exhausted. */
+/* Returns false if memory is exhausted. */
 static bool allocate(struct vp_beam *beam, const int *max_tokens)
 {
     struct vp_arena *arena = &beam->arena;
@@ -219,7 +220,8 @@ enum vp_status vp_beam_create(const struct vp_beam_options *options,
                             (options->n_eos > 1 ? 1 + options->n_eos : 2);
     if (!allocate(beam, max_tokens))
         goto no_memory;
-    /* The rows of a sentence are the same before the first step: one counts. */
+    /* All rows of a sentence are equal before the first step: only one is
+     * used. */
     for (int row = 0; row < beam->n_rows; row++)
         beam->sums[row] = row % options->n_beams == 0 ? 0.0 : -INFINITY;
     *beam_out = beam;
@@ -241,7 +243,7 @@ void vp_beam_free(struct vp_beam *beam)
     free(beam);
 }
 
-/* ---- Candidates ---------------------------------------------------------- */
+/* ---- Candidates --------------------------------------------------------- */
 
 static const float *row_of(const struct vp_beam *beam, const float *logits,
                            int row)
@@ -249,7 +251,7 @@ static const float *row_of(const struct vp_beam *beam, const float *logits,
     return logits + (int64_t)row * beam->options.n_ids;
 }
 
-/* Sets norms[row], in one order of additions. */
+/* Sets norms[row]; the order of additions is fixed. */
 static enum vp_status normalize(struct vp_beam *beam, const float *logits,
                                 int row, struct vp_err *err)
 {
@@ -272,8 +274,8 @@ static enum vp_status normalize(struct vp_beam *beam, const float *logits,
     return VP_OK;
 }
 
-/* Puts a candidate behind those that are not below it; the last one of a full
- * list drops out. Returns the new length. */
+/* Inserts a candidate after those with the same or a larger sum. If the list is
+ * full, the last one is dropped. Returns the new length. */
 static int insert(struct vp_beam *beam, int n,
                   const struct candidate *candidate)
 {
@@ -288,7 +290,7 @@ static int insert(struct vp_beam *beam, int n,
     return n < beam->most_candidates ? n + 1 : n;
 }
 
-/* The only id that may follow now, or -1. */
+/* Returns the only id that this step allows, or -1 if it allows several. */
 static int32_t forced_id(const struct vp_beam *beam,
                          const struct sentence *sentence)
 {
@@ -309,7 +311,8 @@ static bool is_allowed(const struct vp_beam *beam, int32_t id)
     return beam->n_steps >= options->min_tokens || !is_eos(options, id);
 }
 
-/* Adds what can follow `row` to `n` candidates. Returns the new number. */
+/* Adds the tokens that can continue `row` to the list of `n` candidates.
+ * Returns the new length. */
 static int add_candidates(struct vp_beam *beam, const float *logits, int row,
                           int32_t forced, int n)
 {
@@ -338,10 +341,10 @@ static int add_candidates(struct vp_beam *beam, const float *logits, int row,
     return n;
 }
 
-/* ---- Steps --------------------------------------------------------------- */
+/* ---- Steps -------------------------------------------------------------- */
 
-/* A sentence has ended with `end`. A full list of results keeps the best ones
- * under VP_BEAM_HF, the first ones under VP_BEAM_FAIRSEQ. */
+/* Adds a result that ends with the candidate `end`. A full list keeps the best
+ * results with VP_BEAM_HF, the earliest with VP_BEAM_FAIRSEQ. */
 static void add_result(const struct vp_beam *beam, struct sentence *sentence,
                        const struct candidate *end)
 {
@@ -368,8 +371,8 @@ static void add_result(const struct vp_beam *beam, struct sentence *sentence,
     list[i] = result;
 }
 
-/* Whether the results of a sentence are final; `best` is the largest sum that
- * runs on, with n_tokens tokens. */
+/* Returns true if the results of a sentence are final. `best` is the largest
+ * sum of its running rows, which have `n_tokens` tokens. */
 static bool has_ended(const struct vp_beam *beam,
                       const struct sentence *sentence, double best,
                       int n_tokens)
@@ -398,7 +401,7 @@ static void advance(struct vp_beam *beam, int number, int n,
     const struct vp_beam_options *options = &beam->options;
     struct sentence *sentence = &beam->sentences[number];
     int first = number * options->n_beams, n_next = 0;
-    /* fairseq's candidates all have EOS at the last step. */
+    /* In the last step of fairseq, all candidates end with EOS. */
     bool last = beam->n_steps == sentence->max_tokens - 1;
 
     for (int i = 0; i < n; i++) {
@@ -457,7 +460,7 @@ enum vp_status vp_beam_step(struct vp_beam *beam, const float *logits,
     return VP_OK;
 }
 
-/* ---- Results ------------------------------------------------------------- */
+/* ---- Results ------------------------------------------------------------ */
 
 bool vp_beam_is_done(const struct vp_beam *beam)
 {

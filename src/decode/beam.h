@@ -1,4 +1,4 @@
-/* Beam search over a batch of sentences, as a state machine: the caller computes
+/* Beam search over a batch of sentences as a state machine: the caller computes
  * logits, vp_beam_step() chooses the next tokens and the beams they continue.
  *
  *     vp_beam_create(&options, n_sentences, max_tokens, &beam, &err);
@@ -10,14 +10,15 @@
  *     }
  *     vp_beam_result(beam, sentence, 0, ids, &n, &score);
  *
- * Sentence s has the rows s * n_beams to s * n_beams + n_beams - 1. Sentences do
- * not influence each other, so results do not depend on the batch.
+ * Sentence s has the rows s * n_beams to s * n_beams + n_beams - 1. Sentences
+ * do not influence each other, so results do not depend on the batch.
  *
  * A step sorts all continuations of a sentence by the sum of log-probabilities,
  * equal sums by row and id, and keeps the best max(2, 1 + n_eos) * n_beams as
- * candidates. Candidates that end with EOS are results if they are among the
- * first n_beams. The first n_beams of the others are the next rows. The score of
- * a result is its sum divided by n_tokens ^ length_penalty, EOS counted. */
+ * candidates. A candidate that ends with EOS becomes a result if it is among
+ * the first n_beams. The first n_beams of the other candidates become the next
+ * rows. The score of a result is its sum divided by n_tokens ^ length_penalty;
+ * n_tokens includes EOS. */
 #ifndef VP_DECODE_BEAM_H
 #define VP_DECODE_BEAM_H
 
@@ -26,24 +27,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What differs between the two:
+/* The rules of two libraries. They differ in:
  *
  *                  HF (generate of transformers 5)   FAIRSEQ
  *   results        the best n_beams are kept         the first n_beams are kept
  *   sentence ends  see enum vp_beam_stop             with n_beams results
  *   max_tokens     the first n_beams candidates      the last token is EOS
  *                  are results, with or without EOS
- *   forced_bos     has the log-probability 0         keeps its log-probability */
+ *   forced_bos     has log-probability 0             its own log-probability */
 enum vp_beam_rule { VP_BEAM_HF, VP_BEAM_FAIRSEQ };
 
-/* When a sentence with n_beams results ends under VP_BEAM_HF: `early_stopping`
- * of Hugging Face. One beam is greedy search and always stops at EOS. */
+/* The condition under which a sentence with n_beams results ends with
+ * VP_BEAM_HF: `early_stopping` of Hugging Face. One beam is greedy search and
+ * always stops at EOS. */
 enum vp_beam_stop {
-    VP_BEAM_STOP_NO_GAIN, /* false: if the best running sum, divided by its
+    VP_BEAM_STOP_NO_GAIN, /* false: the best running sum, divided by its
                              length ^ length_penalty, is not above the worst
-                             score that is kept */
+                             result */
     VP_BEAM_STOP_FULL,    /* true: at once */
-    VP_BEAM_STOP_NEVER,   /* "never": as NO_GAIN, but if length_penalty > 0 with
+    VP_BEAM_STOP_NEVER,   /* "never": as NO_GAIN; if length_penalty > 0, with
                              max_tokens as the length */
 };
 
@@ -51,11 +53,11 @@ enum { VP_BEAM_MAX_EOS = 4, VP_BEAM_MAX_BEAMS = 1024 };
 
 struct vp_beam_options {
     enum vp_beam_rule rule;
-    enum vp_beam_stop early_stopping; /* VP_BEAM_FAIRSEQ: not read */
+    enum vp_beam_stop early_stopping; /* VP_BEAM_FAIRSEQ: ignored */
     int n_ids;                        /* size of the vocabulary */
     int n_beams;                      /* 1: greedy */
     double length_penalty;            /* > 1 favours long results */
-    int min_tokens;                   /* no EOS before this many tokens */
+    int min_tokens;                   /* least number of tokens before EOS */
     int32_t eos[VP_BEAM_MAX_EOS];
     int n_eos;          /* VP_BEAM_FAIRSEQ: 1; VP_BEAM_HF: 0 or more */
     int32_t pad;        /* never generated; -1: none */
@@ -64,22 +66,24 @@ struct vp_beam_options {
     int32_t forced_bos; /* the first token; -1: none */
 };
 
-/* The defaults of a rule: one beam, length penalty 1; no ids are set. */
+/* Returns the defaults of a rule: one beam, length penalty 1, no ids. */
 struct vp_beam_options vp_beam_defaults(enum vp_beam_rule rule);
 
-/* VP_OK, or VP_ERR_INVALID with a message that names the option. */
+/* Returns VP_OK, or VP_ERR_INVALID with a message that names the option. */
 enum vp_status vp_beam_check(const struct vp_beam_options *options,
                              struct vp_err *err);
 
-/* fairseq's limit of length, with EOS: min(a * n_source + b, n_positions - 1)
- * tokens and EOS. `n_source` is the length of the source with its EOS. */
+/* Returns fairseq's limit on the length of a result: min(a * n_source + b,
+ * n_positions - 1) tokens, plus 1 for EOS. `n_source` is the length of the
+ * source with its EOS. */
 int vp_beam_fairseq_max_tokens(double a, int b, int n_source, int n_positions);
 
 struct vp_beam;
 
-/* Checks the options. `max_tokens` has for each sentence the largest number of
- * tokens of a result, with EOS and forced_bos; it is copied. All memory is
- * allocated here. VP_OK, VP_ERR_INVALID or VP_ERR_NOMEM. */
+/* Checks the options and allocates all memory of the search. `max_tokens` has
+ * the largest number of tokens of a result for each sentence, EOS and
+ * forced_bos included; it is copied. Returns VP_OK, VP_ERR_INVALID or
+ * VP_ERR_NOMEM. */
 enum vp_status vp_beam_create(const struct vp_beam_options *options,
                               int n_sentences, const int *max_tokens,
                               struct vp_beam **beam_out, struct vp_err *err);
@@ -87,30 +91,31 @@ void vp_beam_free(struct vp_beam *beam);
 
 /* Row i of the next step. */
 struct vp_beam_row {
-    int32_t
-        parent;    /* the row whose tokens it continues, of the same sentence */
-    int32_t token; /* the token that follows them */
+    int32_t parent; /* row of the same sentence whose tokens it continues */
+    int32_t token;  /* the next token */
 };
 
-/* One step. logits: [n_sentences * n_beams, n_ids], or log-probabilities: their
- * log-softmax is what is used. Of the first step only row 0 of each sentence is
- * read, and no row of a sentence that is done. next_out: [n_sentences *
- * n_beams]; a sentence that is done keeps its rows, with token 0. A row that no
- * candidate was left for repeats the first row of its sentence and is not read.
- * VP_OK, or VP_ERR_NONFINITE if a logit that is read is NaN or infinite: the
- * search is as before the call. Must not be called when all sentences are done. */
+/* Does one step. logits: [n_sentences * n_beams, n_ids]; a log-softmax is
+ * applied, so log-probabilities may be passed too. The first step reads only
+ * row 0 of each sentence; rows of finished sentences are never read. next_out:
+ * [n_sentences * n_beams]. A finished sentence keeps its rows, with token 0. If
+ * a sentence has fewer candidates than rows, the other rows repeat its first
+ * row and are not read in the next step. Returns VP_OK, or VP_ERR_NONFINITE if
+ * a logit that is read is NaN or infinite; the search then stays as it was.
+ * Must not be called when all sentences are done. */
 enum vp_status vp_beam_step(struct vp_beam *beam, const float *logits,
                             struct vp_beam_row *next_out, struct vp_err *err);
 
-/* Whether all sentences are done; whether one is. */
+/* Return true if all sentences are finished, or one is. */
 bool vp_beam_is_done(const struct vp_beam *beam);
 bool vp_beam_sentence_is_done(const struct vp_beam *beam, int sentence);
 
-/* Results of a sentence so far, at most n_beams. At least one when it is done,
- * unless the options left no id to continue with. */
+/* Returns the number of results of a sentence so far, at most n_beams. A
+ * finished sentence has at least one, unless the options allowed no token. */
 int vp_beam_n_results(const struct vp_beam *beam, int sentence);
-/* Result `i` of a sentence, the best one first. `ids_out` has room for the
- * sentence's max_tokens. EOS is the last id, if the result ends with one. */
+/* Writes result `i` of a sentence; results are in order of falling scores.
+ * `ids_out` must have room for max_tokens of the sentence. EOS is the last id,
+ * if the result has one. */
 void vp_beam_result(const struct vp_beam *beam, int sentence, int i,
                     int32_t *ids_out, int *n_out, double *score_out);
 

@@ -1,6 +1,5 @@
-/* BLEU: counts of word sequences, and the score that they make. The words of a
- * sentence and its references are numbered; their sequences of n words, "grams",
- * are sorted to be counted. */
+/* Counts n-grams and computes BLEU from the counts. Words of a sentence and its
+ * references are replaced by numbers; n-grams are sorted to count them. */
 #include "decode/bleu.h"
 
 #include <math.h>
@@ -11,7 +10,7 @@
 struct word {
     const char *at;
     size_t n_bytes;
-    int32_t *number; /* where its number belongs; equal words have equal ones */
+    int32_t *number; /* receives its number; equal words get the same */
 };
 
 struct gram {
@@ -29,16 +28,16 @@ struct text {
 
 /* A sentence: the hypothesis, then the references. */
 struct sentence {
-    struct vp_strbuf bytes; /* words with a space between, '\n' behind a text */
+    struct vp_strbuf bytes; /* words separated by ' ', texts ended by '\n' */
     struct text *texts;
     int n_texts;
-    /* Of all texts together. */
+    /* Memory for all texts; each text uses a part of it. */
     struct word *words;
     int32_t *numbers;
     struct gram *grams;
 };
 
-/* ---- Words --------------------------------------------------------------- */
+/* ---- Words -------------------------------------------------------------- */
 
 static int compare_words(const void *a, const void *b)
 {
@@ -64,7 +63,7 @@ static void number_words(struct word *words, size_t n)
     }
 }
 
-/* Finds the words of all texts. Returns their number. */
+/* Finds the words of all texts. Returns the number of words. */
 static size_t cut_words(struct sentence *sentence)
 {
     const char *at = vp_strbuf_text(&sentence->bytes);
@@ -128,7 +127,7 @@ static enum vp_status make_sentence(struct sentence *sentence,
     return VP_OK;
 }
 
-/* ---- Grams --------------------------------------------------------------- */
+/* ---- Grams -------------------------------------------------------------- */
 
 static int compare_grams(const void *a, const void *b)
 {
@@ -150,8 +149,8 @@ static void sort_grams(struct text *text, int n)
         qsort(text->grams, text->n_grams, sizeof(*text->grams), compare_grams);
 }
 
-/* Returns how many of the sorted grams from number `first` on are equal to
- * `gram`. */
+/* Returns the number of consecutive sorted grams, from index `first` on, that
+ * are equal to `gram`. */
 static size_t run_length(const struct text *text, size_t first,
                          const struct gram *gram)
 {
@@ -177,8 +176,8 @@ static size_t count_gram(const struct text *text, const struct gram *gram)
     return run_length(text, low, gram);
 }
 
-/* Returns the number of grams of the hypothesis that are in a reference; each
- * counts at most as often as in the reference that has most of it. */
+/* Returns the clipped number of matches: each gram of the hypothesis counts at
+ * most as often as it occurs in the reference that has it most often. */
 static int64_t count_matches(const struct sentence *sentence)
 {
     const struct text *hypothesis = &sentence->texts[0];
@@ -200,8 +199,8 @@ static int64_t count_matches(const struct sentence *sentence)
     return (int64_t)n_matches;
 }
 
-/* The number of words of the reference closest in length, the shorter one of
- * two. */
+/* Returns the length in words of the reference closest in length to the
+ * hypothesis; of two equally close, the shorter. */
 static int64_t closest_length(const struct sentence *sentence)
 {
     int64_t want = (int64_t)sentence->texts[0].n_words;
@@ -242,11 +241,11 @@ done:
     return status;
 }
 
-/* ---- Score --------------------------------------------------------------- */
+/* ---- Score -------------------------------------------------------------- */
 
-/* Precisions in percent. An order without a match has 1/2 of a match, the next
- * such order 1/4, and so on. Orders for which the hypotheses are too short, and
- * those behind them, stay 0. */
+/* Computes precisions in percent, with exponential smoothing: the first order
+ * without a match counts 1/2 match, the next one 1/4, and so on. Orders for
+ * which all hypotheses are too short stay 0. */
 static void find_precisions(const struct vp_bleu_counts *counts,
                             double precision[VP_BLEU_ORDERS])
 {

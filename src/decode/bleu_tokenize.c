@@ -1,6 +1,6 @@
-/* Tokenization 13a. Its steps are substitutions over the whole line; each one
- * reads one buffer and writes another, so that none sees its own output. All of
- * them look at ASCII only and work on bytes. */
+/* 13a tokenization: a sequence of substitutions over the whole line. Each one
+ * reads one buffer and writes another, so that it does not match its own
+ * output. All substitutions concern ASCII only and work on bytes. */
 #include "decode/bleu.h"
 
 #include <stdbool.h>
@@ -30,7 +30,7 @@ static size_t space_at(const char *at)
     return 0;
 }
 
-/* Returns the number of bytes before white space that ends the line. */
+/* Returns the length of a line without the white space at its end. */
 static size_t length_without_end(const char *line)
 {
     size_t n = 0, at = 0;
@@ -55,7 +55,7 @@ static bool is_stop(char c)
     return c == '.' || c == ',';
 }
 
-/* ASCII punctuation but for ' , - and . */
+/* Returns true for a space and ASCII punctuation except ' , - and . */
 static bool is_symbol(char c)
 {
     return (c >= 0x20 && c <= 0x26) || (c >= 0x28 && c <= 0x2B) || c == 0x2F ||
@@ -76,7 +76,7 @@ static void replace(const char *in, const char *from, const char *to,
     vp_strbuf_adds(out, in);
 }
 
-/* The steps append `in` to `out`, with spaces around some bytes. */
+/* The following steps append `in` to `out` and put spaces around some bytes. */
 
 static void split_symbols(const char *in, struct vp_strbuf *out)
 {
@@ -90,7 +90,7 @@ static void split_symbols(const char *in, struct vp_strbuf *out)
     }
 }
 
-/* A period or comma without a digit before it. */
+/* Separates a period or comma that does not follow a digit. */
 static void split_behind_other(const char *in, struct vp_strbuf *out)
 {
     while (*in) {
@@ -105,7 +105,7 @@ static void split_behind_other(const char *in, struct vp_strbuf *out)
     }
 }
 
-/* A period or comma without a digit behind it. */
+/* Separates a period or comma that does not precede a digit. */
 static void split_before_other(const char *in, struct vp_strbuf *out)
 {
     while (*in) {
@@ -120,7 +120,7 @@ static void split_before_other(const char *in, struct vp_strbuf *out)
     }
 }
 
-/* A dash behind a digit. */
+/* Separates a dash that follows a digit. */
 static void split_dashes(const char *in, struct vp_strbuf *out)
 {
     while (*in) {
@@ -155,7 +155,7 @@ static void add_words(const char *in, struct vp_strbuf *out)
     }
 }
 
-/* Puts `next` into the place of `text`; a failure stays. */
+/* Replaces `text` by `next`; keeps `failed` if either has it. */
 static void replace_text(struct vp_strbuf *text, struct vp_strbuf next)
 {
     next.failed = next.failed || text->failed;

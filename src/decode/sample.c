@@ -1,7 +1,7 @@
-/* Drawing the id of the next token. The most likely one is found by one pass over
- * the logits. Otherwise candidates are taken from a heap, most likely first: top-k
- * and top-p then cost one pass over the vocabulary and a few operations for each
- * id that stays, not a sort of all ids. */
+/* Sampling without sorting the vocabulary. Greedy search is one pass over the
+ * logits. Otherwise candidates are popped from a heap, most likely first: top-k
+ * and top-p cost one pass to build the heap and O(log n) for each id that
+ * stays. */
 #include "decode/sample.h"
 
 #include "base/rng.h"
@@ -35,8 +35,8 @@ enum vp_status vp_sample_check(const struct vp_sample_options *options,
     return VP_OK;
 }
 
-/* Logits with the penalty, divided by the temperature, in float as everywhere
- * else: the division can make scores equal that were not. */
+/* Computes scores: logits with the penalty, divided by the temperature. In
+ * float, as in Hugging Face: rounding can make different logits equal. */
 static enum vp_status make_scores(const struct vp_sample_options *options,
                                   const struct vp_sample_input *input,
                                   struct vp_sample_candidate *candidates,
@@ -49,8 +49,8 @@ static enum vp_status make_scores(const struct vp_sample_options *options,
         candidates[i] = (struct vp_sample_candidate){
             .id = i, .score = input->logits[i]
         };
-    /* Reads the logit, not the score: an id that occurs twice has the penalty
-     * of one that occurs once. */
+    /* Starts from the logit, so that an id that occurs twice gets the penalty
+     * only once. */
     for (int i = 0; i < input->n_history; i++) {
         int32_t id = input->history[i];
         float logit;
@@ -74,8 +74,8 @@ static enum vp_status make_scores(const struct vp_sample_options *options,
     return VP_OK;
 }
 
-/* The order of candidates. No two are equal, so that the order in which they
- * leave a heap does not depend on how it was built. */
+/* Orders candidates by falling score, then by id. No two are equal, so the
+ * order in which they leave a heap does not depend on how it was built. */
 static bool is_before(const struct vp_sample_candidate *a,
                       const struct vp_sample_candidate *b)
 {
@@ -90,7 +90,7 @@ static void swap(struct vp_sample_candidate *a, struct vp_sample_candidate *b)
     *b = c;
 }
 
-/* Moves heap[i] down until no child is before it. */
+/* Moves heap[i] down until neither child is before it. */
 static void sift(struct vp_sample_candidate *heap, int n, int i)
 {
     for (;;) {
@@ -113,7 +113,8 @@ static void heapify(struct vp_sample_candidate *candidates, int n)
         sift(candidates, n, i);
 }
 
-/* Takes the first candidate from a heap of `n` and puts it behind the others. */
+/* Removes the first candidate from a heap of `n` and stores it at heap[n -
+ * 1]. */
 static const struct vp_sample_candidate *take(struct vp_sample_candidate *heap,
                                               int n)
 {
@@ -122,8 +123,8 @@ static const struct vp_sample_candidate *take(struct vp_sample_candidate *heap,
     return &heap[n - 1];
 }
 
-/* Puts the `n_taken` candidates that take() left at the end of `n` to the
- * front, the first one first. */
+/* Moves the `n_taken` candidates that take() stored at the end to the front, in
+ * the order in which they were taken. */
 static void move_to_front(struct vp_sample_candidate *candidates, int n,
                           int n_taken)
 {
@@ -131,8 +132,8 @@ static void move_to_front(struct vp_sample_candidate *candidates, int n,
         swap(&candidates[i], &candidates[n - 1 - i]);
 }
 
-/* Returns how many candidates top-k leaves: they are then the first ones, in
- * order. */
+/* Moves the candidates that top-k keeps to the front, in order. Returns their
+ * number. */
 static int cut_top_k(struct vp_sample_candidate *candidates, int n, int top_k)
 {
     int n_taken = 0;
@@ -147,8 +148,8 @@ static int cut_top_k(struct vp_sample_candidate *candidates, int n, int top_k)
     return n_taken;
 }
 
-/* The same for top-p, by probabilities whose sum is 1. What is left of 1 after
- * the candidates before one is the sum from the smallest up to this one. */
+/* The same for top-p. The probabilities sum to 1, so 1 minus those taken so far
+ * is the sum from the smallest up to the next candidate. */
 static int cut_top_p(struct vp_sample_candidate *candidates, int n,
                      double top_p)
 {
@@ -209,8 +210,8 @@ enum vp_status vp_sample_filter(const struct vp_sample_options *options,
 
 enum { LANES = 16 };
 
-/* The largest of `n` logits; NAN if one is not finite. In lanes, which compilers
- * turn into vectors. */
+/* Returns the largest of `n` logits; NAN if one is not finite. Works in LANES
+ * independent lanes, which compilers vectorise. */
 static float find_largest(const float *logits, int n)
 {
     float most[LANES], bad[LANES] = { 0.0f };
@@ -223,7 +224,7 @@ static float find_largest(const float *logits, int n)
             float x = logits[i + j];
 
             most[j] = x > most[j] ? x : most[j];
-            bad[j] += x * 0.0f; /* not a number if x is infinite or none */
+            bad[j] += x * 0.0f; /* NaN if x is NaN or infinite */
         }
     for (; i < n; i++) {
         most[0] = logits[i] > most[0] ? logits[i] : most[0];
@@ -236,7 +237,8 @@ static float find_largest(const float *logits, int n)
     return bad[0] == 0.0f ? most[0] : NAN;
 }
 
-/* The first id with the largest logit; -1: a logit is not finite. */
+/* Returns the first id with the largest logit, or -1 if a logit is not
+ * finite. */
 static int32_t find_best(const struct vp_sample_input *input)
 {
     float largest = find_largest(input->logits, input->n_ids);
@@ -257,7 +259,7 @@ int32_t vp_sample_draw(const struct vp_sample_candidate *candidates, int n,
     double rest = vp_rng_unit(bits.v[0]);
     int i = 0;
 
-    /* The last one takes what rounding leaves. */
+    /* The last candidate gets the remainder that rounding leaves. */
     while (i < n - 1 && rest >= candidates[i].probability)
         rest -= candidates[i++].probability;
     return candidates[i].id;

@@ -1,3 +1,5 @@
+/* Line charts: ranges and ticks of the axes, then bands, curves and dots.
+ * Lengths are in pixels. */
 #include "draw/chart.h"
 
 #include "draw/html.h"
@@ -44,10 +46,10 @@ static double y_at(const struct frame *f, double y)
                (VP_CHART_HEIGHT - TOP - BOTTOM);
 }
 
-/* ---- Axes ----------------------------------------------------------------- */
+/* ---- Axes --------------------------------------------------------------- */
 
-/* A step of 1, 2 or 5 times a power of ten that cuts `range` into at most
- * `most` parts. */
+/* Returns a step of 1, 2 or 5 times a power of ten that divides `range` into at
+ * most `most` parts. */
 static double tick_step(struct range range, int most)
 {
     double least = (range.most - range.least) / most;
@@ -60,7 +62,7 @@ static double tick_step(struct range range, int most)
     return 5.0 * power >= least ? 5.0 * power : 10.0 * power;
 }
 
-/* 950, 12.5k, 3M; small numbers as they are. */
+/* Writes a value as 950, 12.5k, 3M or 2G. */
 static void print_tick(char *text, size_t n_bytes, double value)
 {
     double size = fabs(value);
@@ -106,10 +108,9 @@ static void put_axis(struct frame *f, bool is_x, bool percent)
     }
 }
 
-/* ---- Lines ---------------------------------------------------------------- */
+/* ---- Lines -------------------------------------------------------------- */
 
-/* From the first to the last point below the curve of `most`, and back above
- * that of `least`. */
+/* Draws a closed path: forwards along `most`, backwards along `least`. */
 static void put_band(struct frame *f, const struct vp_chart_line *line)
 {
     bool begun = false;
@@ -160,7 +161,7 @@ static void put_line(struct frame *f, const struct vp_chart_line *line)
         put_dots(f, line);
 }
 
-/* ---- The chart ------------------------------------------------------------ */
+/* ---- The chart ---------------------------------------------------------- */
 
 static void find_ranges(struct frame *f, const struct vp_chart *chart)
 {
@@ -180,7 +181,7 @@ static void find_ranges(struct frame *f, const struct vp_chart *chart)
         widen(&f->y, 0.0);
 }
 
-/* A range of one value gets some room around it. */
+/* Widens a range that holds only one value. */
 static void make_room(struct range *range)
 {
     double size = range->most - range->least;

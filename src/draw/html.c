@@ -1,3 +1,5 @@
+/* Escapes text for HTML and JSON, and hashes inline scripts for content
+ * security policies. */
 #include "draw/html.h"
 
 #include "base/sha256.h"
@@ -12,9 +14,10 @@ enum { MAX_TEXT = 4096 };
 
 static const char replacement[] = "\xef\xbf\xbd";
 
-/* ---- Characters ---------------------------------------------------------- */
+/* ---- Characters --------------------------------------------------------- */
 
-/* The replacement of a byte in HTML; NULL: it stands for itself. */
+/* html_escape() and json_escape() return the replacement of a byte; NULL: the
+ * byte is written unchanged. */
 static const char *html_escape(unsigned char c)
 {
     switch (c) {
@@ -58,7 +61,7 @@ static const char *json_escape(unsigned char c)
     }
 }
 
-/* Well-formed UTF-8. */
+/* Appends `n` bytes of well-formed UTF-8. */
 static void add_valid(struct vp_strbuf *out, const char *at, size_t n,
                       const char *(*escape)(unsigned char))
 {
@@ -95,7 +98,7 @@ static void add_text(struct vp_strbuf *out, const char *text,
     }
 }
 
-/* ---- Texts --------------------------------------------------------------- */
+/* ---- Texts -------------------------------------------------------------- */
 
 void vp_html_text(struct vp_strbuf *out, const char *text)
 {
@@ -128,7 +131,7 @@ void vp_html_number(struct vp_strbuf *out, double value, int digits)
         vp_strbuf_adds(out, "null");
 }
 
-/* ---- Hashes --------------------------------------------------------------- */
+/* ---- Hashes ------------------------------------------------------------- */
 
 static void add_base64(struct vp_strbuf *out, const unsigned char *bytes,
                        size_t n)

@@ -1,3 +1,4 @@
+/* Rows of the terminal's timeline, in 256 ANSI colours or plain text. */
 #include "draw/lane.h"
 
 #include <stdio.h>

@@ -1,14 +1,14 @@
-/* One row of a timeline in the terminal: boxes with labels, dots where nothing
- * is done. */
+/* One row of a timeline in the terminal: labelled boxes for actions, dots for
+ * idle time. */
 #ifndef VP_DRAW_LANE_H
 #define VP_DRAW_LANE_H
 
 #include "base/strbuf.h"
 
-/* One column. */
+/* One column of the row. */
 struct vp_lane_cell {
     char c;
-    short ansi; /* background, 0: nothing is done */
+    short ansi; /* background, one of 256 colours; 0: idle */
 };
 
 struct vp_lane {
@@ -16,18 +16,21 @@ struct vp_lane {
     int n_cells;
 };
 
+/* Allocates the row; vp_lane_clear() must follow. Returns VP_ERR_NOMEM if
+ * memory is exhausted. */
 enum vp_status vp_lane_init(struct vp_lane *lane, int n_cells);
 void vp_lane_release(struct vp_lane *lane);
 
-/* Nothing is done anywhere. */
+/* Makes all columns idle. */
 void vp_lane_clear(struct vp_lane *lane);
-/* A box over the columns [begin, end): `letter` and, where there is room,
+/* Draws a box over the columns [begin, end), with `letter` and, if it fits,
  * `number`. */
 void vp_lane_box(struct vp_lane *lane, int begin, int end, short ansi,
                  char letter, int number);
+/* Appends the row, with escape sequences for colours if `colour` is true. */
 void vp_lane_print(const struct vp_lane *lane, bool colour,
                    struct vp_strbuf *out);
-/* An entry of a legend: "F forward". */
+/* Appends an entry of a legend: "F forward". */
 void vp_lane_key(short ansi, char letter, const char *meaning, bool colour,
                  struct vp_strbuf *out);
 

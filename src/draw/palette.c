@@ -1,3 +1,4 @@
+/* The values of the colours. */
 #include "draw/palette.h"
 
 const struct vp_colours vp_palette[VP_HUE_COUNT] = {

@@ -1,5 +1,5 @@
-/* The colours of all pictures: one meaning each, the same in drawings and in the
- * terminal. */
+/* The colours of all pictures. Each colour has one meaning, the same in
+ * drawings and in the terminal. */
 #ifndef VP_DRAW_PALETTE_H
 #define VP_DRAW_PALETTE_H
 
@@ -17,15 +17,16 @@ enum vp_hue {
 enum { VP_N_SHADES = 4 };
 
 struct vp_colours {
-    const char *fill[VP_N_SHADES]; /* of drawings, from dark to light */
-    short ansi[2]; /* 256-colour backgrounds, for neighbours that differ */
+    const char *fill[VP_N_SHADES]; /* in drawings, from dark to light */
+    short ansi[2]; /* in the terminal: two of 256 colours, used in turn to
+                      separate neighbouring boxes */
 };
 
 extern const struct vp_colours vp_palette[VP_HUE_COUNT];
 
-/* Curves of several runs in one chart, for pages with a light and a dark ground:
- * after the palette of Okabe and Ito for colour-blind readers, with a
- * contrast of 4.5:1 or more to the ground. */
+/* Colours for the curves of several runs in one chart, on a light and on a dark
+ * background. Based on the palette of Okabe and Ito for colour-blind readers,
+ * with a contrast of at least 4.5:1. */
 enum { VP_N_RUN_COLOURS = 8 };
 
 struct vp_run_colour {
@@ -38,12 +39,12 @@ extern const struct vp_run_colour vp_run_colours[VP_N_RUN_COLOURS];
 #define VP_AXIS "#94a3b8"      /* lines */
 #define VP_WAITING "#dde5f0"   /* a rank that waits inside an action */
 #define VP_IDLE "url(#idle)"   /* hatched: see vp_svg_begin() */
-#define VP_STATIC "#94a3b8"    /* memory that is in use all the time */
+#define VP_STATIC "#94a3b8"    /* memory that is always in use */
 #define VP_IN_FLIGHT "#a9c9fd" /* memory of minibatches in flight */
 #define VP_KEPT "#cbd5e1"      /* minibatches that a rank keeps */
 #define VP_MEASURED "#2f6fde"
 #define VP_SIMULATED "#d97706"
-#define VP_MEMORY "#0f766e" /* and, for neighbours that differ, ... */
+#define VP_MEMORY "#0f766e" /* in turn with the next, for neighbours */
 #define VP_MEMORY_LIGHT "#5fb8ae"
 
 #endif

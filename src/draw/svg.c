@@ -1,3 +1,4 @@
+/* SVG drawings as text: boxes, lines, step curves, legends and axes. */
 #include "draw/svg.h"
 
 #include "draw/palette.h"
@@ -13,12 +14,12 @@ enum {
     TICK_PIXELS = 90,
 };
 
-/* Estimates for the fonts below. */
+/* Estimated width of a character in the fonts of add_style(). */
 #define CHAR_PIXELS 6.6
 
 /* ---- Parts -------------------------------------------------------------- */
 
-/* ` name="value"`, with two digits at most behind the point. */
+/* Appends ` name="value"` with at most two decimals. */
 static void add_number(struct vp_svg *svg, const char *name, double value)
 {
     char text[64];
@@ -46,7 +47,7 @@ static void add_escaped(struct vp_svg *svg, const char *text)
     }
 }
 
-/* Returns the number of characters. */
+/* Returns the number of bytes written, before escaping. */
 static int add_formatted(struct vp_svg *svg, const char *fmt, va_list args)
 {
     char text[MAX_TEXT];
@@ -210,7 +211,7 @@ double vp_svg_key(struct vp_svg *svg, double x, double y, const char *fill,
 
 /* ---- Axes --------------------------------------------------------------- */
 
-/* 1, 2 or 5 times a power of ten, not below `least`. */
+/* Returns the smallest 1, 2 or 5 times a power of ten that is >= `least`. */
 static double tick_step(double least)
 {
     double power = pow(10.0, floor(log10(least)));

@@ -1,3 +1,4 @@
+/* Parses the headers Authorization, Cookie and Host. */
 #include "monitor/access.h"
 
 #include "base/sha256.h"
@@ -43,7 +44,7 @@ bool vp_access_has_cookie(const char *token, const char *name,
     return found;
 }
 
-/* Without the port; false if it is no name and port. */
+/* Writes the host without the port. Returns false if `host` is malformed. */
 static bool split_host(const char *host, char *out, size_t n_bytes)
 {
     const char *end = host[0] == '[' ? strchr(host, ']') : NULL;

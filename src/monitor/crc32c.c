@@ -1,6 +1,7 @@
+/* CRC-32C with a table for four bits at a time. */
 #include "monitor/crc32c.h"
 
-/* Of four bits; records are short, and a step writes one. */
+/* A small table is fast enough: each step writes one short record. */
 static const uint32_t table[16] = {
     0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
     0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,

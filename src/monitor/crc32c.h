@@ -1,4 +1,5 @@
-/* CRC-32C (Castagnoli), reflected, as in RFC 3720. */
+/* CRC-32C (Castagnoli), reflected, as in RFC 3720: the checksum of event
+ * files. */
 #ifndef VP_MONITOR_CRC32C_H
 #define VP_MONITOR_CRC32C_H
 

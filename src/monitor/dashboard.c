@@ -1,3 +1,5 @@
+/* Answers requests of the dashboard. The HTTP server itself is the plugin of
+ * http/http.h; its thread calls respond() and read_stream(). */
 #include "monitor/dashboard.h"
 
 #include "base/clock.h"
@@ -26,14 +28,13 @@
 
 #define FILE_NAME "libvpipe_http.so"
 #define SECOND INT64_C(1000000000)
-#define FRESH_NS (10 * SECOND) /* a state of a run that is well */
-#define PAGE_NS (2 * SECOND)   /* a page is made at most this often */
-#define QUIET_NS (15 * SECOND) /* between two signs of life of a stream */
-/* A stream of a client that does not say where it stands begins this far before
- * the end. */
+#define FRESH_NS (10 * SECOND) /* a run is healthy if its state is newer */
+#define PAGE_NS (2 * SECOND)   /* how long a page is cached */
+#define QUIET_NS (15 * SECOND) /* longest silence before a keep-alive comment */
+/* A stream without a valid start position begins this far before the end. */
 #define TAIL_BYTES (256 * 1024)
 
-/* Of the plugin, not of this program. */
+/* Functions of the loaded plugin. */
 struct plugin {
     __typeof__(&vp_plugin_http_version) version;
     __typeof__(&vp_plugin_http_start) start;
@@ -47,21 +48,22 @@ struct vp_dashboard {
     int listener; /* -1: none, or the server has it */
     vp_dashboard_page_fn page;
     char machine[256], short_name[256];
-    const char *names[4]; /* of this server, up to a NULL */
+    const char *names[4]; /* of this server; ends with NULL */
     char token[VP_TOKEN_BYTES];
     char cookie_name[32];
     char folder[PATH_MAX], token_path[PATH_MAX];
     int metrics; /* metrics.jsonl; -1: not open */
 
-    pthread_mutex_t lock;     /* for the next ones */
-    struct vp_strbuf numbers; /* for Prometheus */
+    pthread_mutex_t lock;     /* guards the next four */
+    struct vp_strbuf numbers; /* metrics for Prometheus */
     struct vp_strbuf status;  /* one line of JSON */
-    int64_t number;           /* of the state */
-    int64_t shown_ns;         /* when it came; 0: none did */
+    int64_t number;           /* of the last state, vp_live.number */
+    int64_t shown_ns;         /* time of the last state; 0: none yet */
 
-    /* The server's thread. */
+    /* Used by the server's thread only. */
     struct vp_strbuf answer;
-    int64_t page_ns; /* when `answer` was made as the page; 0: it is none */
+    int64_t page_ns; /* when `answer` was filled with the page; 0: it is
+                        something else */
 };
 
 /* ---- The plugin --------------------------------------------------------- */
@@ -110,7 +112,7 @@ static void name_server(struct vp_dashboard *dashboard)
     dashboard->names[0] = dashboard->place.host;
     dashboard->names[1] = dashboard->machine;
     dashboard->names[2] = dashboard->short_name;
-    /* Cookies do not tell the ports of a host apart. */
+    /* Browsers share cookies among the ports of a host. */
     snprintf(dashboard->cookie_name, sizeof(dashboard->cookie_name), "vpipe_%d",
              dashboard->place.port);
 }
@@ -133,7 +135,8 @@ enum vp_status vp_dashboard_open(const char *place, vp_dashboard_page_fn page,
     enum vp_status st;
 
     if (!dashboard)
-        return vp_err_set(err, VP_ERR_NOMEM, "--dashboard: out of memory");
+        return vp_err_set(err, VP_ERR_NOMEM,
+                          "--dashboard: out of memory; close other programs");
     dashboard->listener = dashboard->metrics = -1;
     dashboard->page = page ? page : vp_page_plain;
     pthread_mutex_init(&dashboard->lock, NULL);
@@ -144,7 +147,8 @@ enum vp_status vp_dashboard_open(const char *place, vp_dashboard_page_fn page,
         st = vp_listen_place_open(&dashboard->place, &dashboard->listener, err);
     if (st == VP_OK && !make_token(dashboard->token))
         st = vp_err_set(err, VP_ERR_UNSUPPORTED,
-                        "--dashboard: the system gives no random numbers");
+                        "--dashboard: the system provides no random numbers; "
+                        "run without --dashboard");
     if (st != VP_OK) {
         vp_dashboard_close(dashboard);
         return st;
@@ -156,7 +160,8 @@ enum vp_status vp_dashboard_open(const char *place, vp_dashboard_page_fn page,
 
 /* ---- Answers ------------------------------------------------------------ */
 
-static void say(struct vp_http_reply *reply, int status, const char *text)
+static void reply_text(struct vp_http_reply *reply, int status,
+                       const char *text)
 {
     reply->status = status;
     reply->type = "text/plain; charset=utf-8";
@@ -164,8 +169,8 @@ static void say(struct vp_http_reply *reply, int status, const char *text)
     reply->n_bytes = strlen(text);
 }
 
-static bool is_known(const struct vp_dashboard *dashboard,
-                     const struct vp_http_request *request)
+static bool is_authorized(const struct vp_dashboard *dashboard,
+                          const struct vp_http_request *request)
 {
     return vp_access_has_cookie(dashboard->token, dashboard->cookie_name,
                                 request->cookie) ||
@@ -181,9 +186,9 @@ static void answer_health(struct vp_dashboard *dashboard,
     shown_ns = dashboard->shown_ns;
     pthread_mutex_unlock(&dashboard->lock);
     if (shown_ns != 0 && vp_clock_ns() - shown_ns < FRESH_NS)
-        say(reply, 200, "ok\n");
+        reply_text(reply, 200, "ok\n");
     else
-        say(reply, 503, "no new state of the run for ten seconds\n");
+        reply_text(reply, 503, "no new state of the run for ten seconds\n");
 }
 
 static void answer_metrics(struct vp_dashboard *dashboard,
@@ -201,7 +206,7 @@ static void answer_metrics(struct vp_dashboard *dashboard,
     reply->n_bytes = dashboard->answer.n_bytes;
 }
 
-/* The first byte of a line at or behind `at`. */
+/* Returns the start of the first line at or after byte `at`. */
 static int64_t next_line(int fd, int64_t at)
 {
     char bytes[4096];
@@ -218,7 +223,8 @@ static int64_t metrics_bytes(const struct vp_dashboard *dashboard)
     return fstat(dashboard->metrics, &info) == 0 ? info.st_size : 0;
 }
 
-/* From the last event that a client got, else from where its page ends. */
+/* Starts a stream after the last event that the client received, or where its
+ * page ends. */
 static void answer_events(const struct vp_dashboard *dashboard,
                           const struct vp_http_request *request,
                           struct vp_http_reply *reply)
@@ -237,8 +243,9 @@ static void answer_events(const struct vp_dashboard *dashboard,
     };
 }
 
-/* Opens the stream behind the lines that the page was made of. A page that was
- * made of a few more, which were written meanwhile, has them in #data. */
+/* Opens the event stream at the end of metrics.jsonl before the page was made.
+ * Lines that were written while the page was made are already in its #data, and
+ * are skipped by their step. */
 static const char script[] =
     "\"use strict\";(() => {\n"
     "const data = document.getElementById(\"data\");\n"
@@ -258,7 +265,7 @@ static const char script[] =
     "});\n"
     "})();\n";
 
-/* The page is made from files: it is kept for a moment. */
+/* Making the page reads files, so it is cached for PAGE_NS. */
 static void answer_page(struct vp_dashboard *dashboard,
                         struct vp_http_reply *reply)
 {
@@ -275,7 +282,7 @@ static void answer_page(struct vp_dashboard *dashboard,
                             &err) != VP_OK ||
             dashboard->answer.failed) {
             dashboard->page_ns = 0;
-            say(reply, 500, "the page cannot be made; see /metrics\n");
+            reply_text(reply, 500, "the page cannot be made; see /metrics\n");
             return;
         }
     }
@@ -291,7 +298,7 @@ static void answer_root(struct vp_dashboard *dashboard,
 {
     if (request->token && vp_access_is_token(dashboard->token, request->token,
                                              strlen(request->token))) {
-        say(reply, 303, "");
+        reply_text(reply, 303, "");
         reply->location = "/";
         snprintf(reply->cookie, sizeof(reply->cookie),
                  "%s=%s; Path=/; HttpOnly; SameSite=Strict",
@@ -301,7 +308,8 @@ static void answer_root(struct vp_dashboard *dashboard,
     answer_page(dashboard, reply);
 }
 
-/* The order matters: what is not for this server says nothing about it. */
+/* Host and method are checked first: a request for another server gets no
+ * information about the run. */
 static void respond(void *ctx, const struct vp_http_request *request,
                     struct vp_http_reply *out)
 {
@@ -310,19 +318,21 @@ static void respond(void *ctx, const struct vp_http_request *request,
     bool root = strcmp(path, "/") == 0;
 
     if (!vp_access_is_host(request->host, dashboard->names))
-        say(out, 421, "this server has another name\n");
+        reply_text(out, 421,
+                   "the Host header does not name this server; use its address "
+                   "or host name\n");
     else if (strcmp(request->method, "GET") != 0)
-        say(out, 405, "GET only\n");
+        reply_text(out, 405, "GET only\n");
     else if (strcmp(path, "/healthz") == 0)
         answer_health(dashboard, out);
-    else if (!is_known(dashboard, request) && !(root && request->token))
-        say(out, 401,
-            "open the address with the token in " VP_DASHBOARD_TOKEN_FILE
-            " of the run folder: /?token=...\n");
+    else if (!is_authorized(dashboard, request) && !(root && request->token))
+        reply_text(out, 401,
+                   "open the address with the token in " VP_DASHBOARD_TOKEN_FILE
+                   " of the run folder: /?token=...\n");
     else if (root && request->token &&
              !vp_access_is_token(dashboard->token, request->token,
                                  strlen(request->token)))
-        say(out, 401, "this is not the token of this run\n");
+        reply_text(out, 401, "this is not the token of this run\n");
     else if (root)
         answer_root(dashboard, request, out);
     else if (strcmp(path, "/events") == 0)
@@ -330,10 +340,13 @@ static void respond(void *ctx, const struct vp_http_request *request,
     else if (strcmp(path, "/metrics") == 0)
         answer_metrics(dashboard, out);
     else
-        say(out, 404, "there is /, /events, /metrics and /healthz\n");
+        reply_text(out, 404,
+                   "not found; this server has /, /events, /metrics and "
+                   "/healthz\n");
 }
 
-/* Lines of metrics.jsonl first, then the state, then a sign of life. */
+/* Writes new lines of metrics.jsonl; if there are none, a new state; after a
+ * long silence, a comment that keeps the connection alive. */
 static ptrdiff_t read_stream(void *ctx, struct vp_http_stream *stream,
                              char *out, size_t capacity)
 {
@@ -363,7 +376,7 @@ static ptrdiff_t read_stream(void *ctx, struct vp_http_stream *stream,
 
 /* ---- Start and close ---------------------------------------------------- */
 
-/* A new file: one that is there may be readable by others. */
+/* Creates a new file: other users might be able to read an existing one. */
 static enum vp_status write_token(struct vp_dashboard *dashboard,
                                   struct vp_err *err)
 {
@@ -397,8 +410,9 @@ static enum vp_status open_metrics(struct vp_dashboard *dashboard,
         return vp_err_write(err, folder, ENAMETOOLONG);
     dashboard->metrics = open(path, O_RDONLY | O_CLOEXEC);
     if (dashboard->metrics < 0)
-        return vp_err_set(err, VP_ERR_IO, "%s: cannot be read (%s)", path,
-                          strerror(errno));
+        return vp_err_set(err, VP_ERR_IO,
+                          "%s: cannot be read (%s); run without --dashboard",
+                          path, strerror(errno));
     return VP_OK;
 }
 
@@ -442,7 +456,8 @@ void vp_dashboard_show(struct vp_dashboard *dashboard,
     pthread_mutex_unlock(&dashboard->lock);
 }
 
-/* Leaked on purpose if the server's thread hangs in a file: it uses all of it. */
+/* Leaked on purpose if the server's thread hangs in a call on a file: the
+ * thread still uses the dashboard. */
 void vp_dashboard_close(struct vp_dashboard *dashboard)
 {
     if (!dashboard)

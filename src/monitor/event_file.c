@@ -1,3 +1,4 @@
+/* Two buffers: one receives records while the other is written. */
 #include "monitor/event_file.h"
 
 #include "base/machine.h"
@@ -17,8 +18,9 @@ enum { BUFFER_BYTES = 1 << 20 };
 struct vp_event_file {
     char path[PATH_MAX];
     int fd;
-    off_t n_written;           /* whole records of the file */
-    unsigned char *buffers[2]; /* steps go to the first one */
+    off_t n_written;           /* bytes of whole records in the file */
+    unsigned char *buffers[2]; /* records are added to the first, the second is
+                                  being written */
     size_t n_bytes[2];
     int64_t n_dropped;
 };
@@ -33,6 +35,7 @@ static unsigned char *at_end(struct vp_event_file *file)
     return file->buffers[0] + file->n_bytes[0];
 }
 
+/* Keeps a record of `n` bytes at the end of the buffer; 0: it did not fit. */
 static void keep(struct vp_event_file *file, size_t n)
 {
     file->n_bytes[0] += n;
@@ -139,8 +142,8 @@ void vp_event_file_take(struct vp_event_file *file)
     file->n_bytes[0] = 0;
 }
 
-/* A failure costs what was taken; half a record would end the file for its
- * readers. */
+/* After a failure the file is cut back to whole records, because readers stop
+ * at an incomplete one. */
 enum vp_status vp_event_file_write(struct vp_event_file *file,
                                    struct vp_err *err)
 {

@@ -1,3 +1,4 @@
+/* Writes the protocol buffers of event records by hand. */
 #include "monitor/event_record.h"
 
 #include "monitor/crc32c.h"
@@ -7,15 +8,15 @@
 #include <string.h>
 
 enum {
-    FRAME_HEAD = 12, /* length, its check */
+    FRAME_HEAD = 12, /* length and its checksum */
     FRAME_TAIL = 4,
     MAX_VARINT = 10,
-    /* Before the values: the frame, wall_time, step, the summary's length. */
+    /* Most bytes before the values: frame, wall_time, step, length. */
     MAX_HEAD = FRAME_HEAD + 9 + 1 + MAX_VARINT + 1 + MAX_VARINT,
     MAX_TAG = 64,
 };
 
-/* Protocol buffers: the number of a field and how it is written. */
+/* Protocol buffers: a key has the number of a field and its wire type. */
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 #define KEY(field, wire) ((unsigned char)((field) << 3 | (wire)))
 
@@ -50,7 +51,8 @@ static uint32_t masked_crc(const unsigned char *bytes, size_t n)
     return (crc >> 15 | crc << 17) + UINT32_C(0xa282ead8);
 }
 
-/* Puts head and tail around the data, which begins at FRAME_HEAD. */
+/* Writes head and tail around the data, which begins at FRAME_HEAD. Returns the
+ * size of the record. */
 static size_t frame(unsigned char *out, size_t n_data)
 {
     put_u64(out, n_data);
@@ -59,7 +61,7 @@ static size_t frame(unsigned char *out, size_t n_data)
     return FRAME_HEAD + n_data + FRAME_TAIL;
 }
 
-/* wall_time, and the step unless it is 0. */
+/* Writes wall_time, and the step unless it is 0. Returns their size. */
 static size_t put_event(unsigned char *out, double wall_time, int64_t step)
 {
     uint64_t bits;
@@ -74,7 +76,8 @@ static size_t put_event(unsigned char *out, double wall_time, int64_t step)
     return n + put_varint(out + n, (uint64_t)step);
 }
 
-/* An event whose field `field` holds the bytes of `text`. */
+/* Writes a record of an event whose field `field` has the bytes of `text`, at
+ * most 32. Returns its size; 0 if it does not fit. */
 static size_t put_short(double wall_time, int64_t step, int field,
                         const char *text, size_t n_text, unsigned char *out,
                         size_t capacity)
@@ -140,7 +143,7 @@ void vp_event_scalar(struct vp_event_record *record, const char *tag, int stage,
     n = strlen(name);
     record->n_bytes += fixed + n;
     if (MAX_HEAD + record->n_bytes + FRAME_TAIL > record->capacity)
-        return; /* vp_event_end() sees it */
+        return; /* vp_event_end() then returns 0 */
     *at++ = KEY(1, WIRE_BYTES);
     *at++ = (unsigned char)(fixed - 2 + n);
     *at++ = KEY(1, WIRE_BYTES);

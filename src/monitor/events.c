@@ -1,10 +1,14 @@
+/* Reads a chunk of metrics.jsonl and turns its whole lines into events. */
 #include "monitor/events.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { CHUNK = 16 * 1024, MOST_EXTRA = 64 };
+enum {
+    CHUNK = 16 * 1024,
+    MOST_EXTRA = 64 /* bytes of an event beside its line */
+};
 
 ptrdiff_t vp_events_of_lines(int fd, int64_t *at, char *out, size_t capacity)
 {

@@ -1,15 +1,16 @@
-/* metrics.jsonl as server-sent events: its whole lines from a place on. A reader
- * is only its place in the file, so however slow it is, nothing is kept for it. */
+/* Converts lines of metrics.jsonl to server-sent events. A client is only a
+ * position in the file, so slow clients need no memory. */
 #ifndef VP_MONITOR_EVENTS_H
 #define VP_MONITOR_EVENTS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Writes events of the lines that begin at `*at` of the file `fd`, as many as fit,
- * and moves `*at` behind them; the id of an event is the place behind its line.
- * Returns the bytes written; -1 if the next line does not fit `capacity` at
- * all, or cannot be read. */
+/* Writes the whole lines from byte `*at` of the file `fd` on as events, at most
+ * 16 KiB of lines at once, and advances `*at`. The id of an event is the
+ * position after its line. `capacity` must be larger than 16 KiB plus 64 bytes.
+ * Returns the bytes written; -1 if the next line is longer than 16 KiB or
+ * cannot be read. */
 ptrdiff_t vp_events_of_lines(int fd, int64_t *at, char *out, size_t capacity);
 
 #endif

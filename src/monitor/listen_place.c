@@ -1,3 +1,4 @@
+/* Addresses of the option --dashboard. */
 #include "monitor/listen_place.h"
 
 #include "base/value.h"

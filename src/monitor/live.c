@@ -1,3 +1,4 @@
+/* Names of the states of a run. */
 #include "monitor/live.h"
 
 const char *vp_live_state_name(enum vp_live_state state)

@@ -1,3 +1,4 @@
+/* A curve that halves its resolution when it is full. */
 #include "monitor/loss_curve.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ void vp_loss_curve_add(struct vp_loss_curve *curve, double value)
         return;
     if (curve->n_points == VP_LOSS_CURVE_POINTS) {
         halve(curve);
-        return; /* the value begins a point of twice as many */
+        return; /* the value starts the next, larger point */
     }
     curve->points[curve->n_points++] = curve->sum / (double)curve->n_values;
     curve->sum = 0.0;

@@ -1,3 +1,4 @@
+/* The table of metrics, and their values from the reports of the runtime. */
 #include "monitor/metric.h"
 
 #include <math.h>
@@ -102,7 +103,7 @@ static double known(double value)
     return isfinite(value) ? value : (double)NAN;
 }
 
-/* NAN where no time was measured. */
+/* Returns n per second; NAN if no time was measured. */
 static double rate_of(double n, const struct vp_step_report *report)
 {
     return report->seconds > 0.0 ? n / report->seconds : (double)NAN;

@@ -1,6 +1,6 @@
-/* The numbers of a run that are shown while it trains. One table for status.json,
- * Prometheus and TensorBoard: a number has the same name and the same unit
- * (seconds, bytes, shares from 0 to 1) in all of them. */
+/* The metrics of a run. One table serves status.json, Prometheus and
+ * TensorBoard: a metric has the same name and unit (seconds, bytes, ratios from
+ * 0 to 1) in all of them. */
 #ifndef VP_MONITOR_METRIC_H
 #define VP_MONITOR_METRIC_H
 
@@ -51,29 +51,30 @@ enum vp_stage_metric {
 };
 
 struct vp_metric {
-    /* The key in status.json; in Prometheus it stands behind "vpipe_" or
-     * "vpipe_stage_". That of a counter, which only grows, ends with _total. */
+    /* The key in status.json; Prometheus adds the prefix "vpipe_" or
+     * "vpipe_stage_". Names of counters, which only grow, end with _total. */
     const char *name;
     const char *help; /* one line */
-    const char *tag;  /* in TensorBoard, once per step; NULL: not written */
+    const char *tag;  /* in TensorBoard, at each step; NULL: not written */
 };
 
 extern const struct vp_metric vp_run_metrics[VP_RUN_METRIC_COUNT];
 extern const struct vp_metric vp_stage_metrics[VP_STAGE_METRIC_COUNT];
 
-/* NAN: not known, or the run has no such number. */
+/* NAN: unknown, or the run has no such metric. */
 struct vp_metrics {
     double run[VP_RUN_METRIC_COUNT];
     double stages[VP_MAX_STAGES][VP_STAGE_METRIC_COUNT];
     int n_stages;
 };
 
-/* All NAN. */
+/* Sets all values to NAN. */
 void vp_metrics_init(struct vp_metrics *metrics, int n_stages);
-/* Takes over a step: everything that metrics.jsonl says of it. */
+/* Copies the values of a step, the same as in metrics.jsonl, and adds to the
+ * totals. */
 void vp_metrics_step(struct vp_metrics *metrics,
                      const struct vp_step_report *report);
-/* Takes over the sums of every stage. */
+/* Copies the sums of every stage; `stats` has metrics->n_stages. */
 void vp_metrics_stages(struct vp_metrics *metrics,
                        const struct vp_stage_stats *stats);
 

@@ -1,3 +1,5 @@
+/* The training thread updates `live` under the lock; the monitor's thread
+ * copies it to `shown` once a second and writes the files from there. */
 #include "monitor/monitor.h"
 
 #include "base/clock.h"
@@ -20,27 +22,27 @@
 #include <unistd.h>
 
 enum { PERIOD_MS = 1000, END_MS = 2000 };
-/* Weight of the past in the pace: about the last ten steps. */
+/* Decay per step of the average time of a step: about the last ten count. */
 #define MEMORY 0.9
 
 struct vp_monitor {
     struct vp_monitor_config config;
     char status_path[PATH_MAX];
     pthread_t thread;
-    pthread_mutex_t lock; /* for the next ones */
+    pthread_mutex_t lock; /* guards the next ones, up to `events` */
     pthread_cond_t changed;
     struct vp_live live;             /* without ranks */
     double pace_steps, pace_seconds; /* decaying sums */
-    double window_seconds;           /* of steps since the last writing */
+    double window_seconds;           /* time of steps since the last write */
     int n_plans;
     bool wanted; /* the files should be written now */
     bool quit, done;
-    struct vp_event_file *events; /* NULL: not asked for */
+    struct vp_event_file *events; /* NULL: not configured */
 
-    /* The thread's own. */
+    /* Used by the monitor's thread only. */
     struct vp_live shown;
     int seen_plans;
-    double busy[VP_MAX_STAGES]; /* seconds, at the last writing */
+    double busy[VP_MAX_STAGES]; /* busy_seconds() at the last write */
     struct vp_rank_actions *actions;
     struct vp_strbuf text;
     struct vp_err err; /* of the first failure; empty: none */
@@ -63,7 +65,7 @@ static void note_failure(struct vp_monitor *monitor, enum vp_status st,
         monitor->err = *err;
 }
 
-/* Computing, of all replicas. */
+/* Returns the time that all replicas of a stage have computed. */
 static double busy_seconds(const double *stage)
 {
     return stage[VP_STAGE_METRIC_FORWARD_SECONDS] +
@@ -71,8 +73,8 @@ static double busy_seconds(const double *stage)
            stage[VP_STAGE_METRIC_UPDATE_SECONDS];
 }
 
-/* Shares of the time since the last writing in which steps ended; the old ones
- * stay if there was none. */
+/* Sets the busy ratio of each stage over the `seconds` of steps since the last
+ * write. Keeps the old ratio if no step ended. */
 static void set_busy(struct vp_monitor *monitor, double seconds, bool same_plan)
 {
     struct vp_live *shown = &monitor->shown;
@@ -91,8 +93,9 @@ static void set_busy(struct vp_monitor *monitor, double seconds, bool same_plan)
     }
 }
 
-/* Copies the state. */
-static void take(struct vp_monitor *monitor)
+/* Copies the state to `shown` and adds the values that this thread computes:
+ * busy ratios, the time and the actions of ranks. */
+static void take_snapshot(struct vp_monitor *monitor)
 {
     struct vp_live_rank *ranks = monitor->shown.ranks;
     double busy[VP_MAX_STAGES], seconds;
@@ -118,12 +121,20 @@ static void take(struct vp_monitor *monitor)
     monitor->shown.n_ranks = vp_rank_actions_read(monitor->actions, ranks);
 }
 
+static enum vp_status no_memory(struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM,
+                      "status.json: out of memory; close other programs");
+}
+
 static void publish_text(struct vp_monitor *monitor, const char *path)
 {
     struct vp_err err = { .text = "" };
-    enum vp_status st = VP_ERR_NOMEM;
+    enum vp_status st;
 
-    if (!monitor->text.failed)
+    if (monitor->text.failed)
+        st = no_memory(&err);
+    else
         st = vp_publish(path, vp_strbuf_text(&monitor->text),
                         monitor->text.n_bytes, &err);
     note_failure(monitor, st, &err);
@@ -135,7 +146,7 @@ static void write_files(struct vp_monitor *monitor)
     const char *prometheus = monitor->config.config->prometheus_file;
     struct vp_err err = { .text = "" };
 
-    take(monitor);
+    take_snapshot(monitor);
     if (monitor->events)
         note_failure(monitor, vp_event_file_write(monitor->events, &err), &err);
     vp_status_print(&monitor->shown, &monitor->text);
@@ -148,7 +159,7 @@ static void write_files(struct vp_monitor *monitor)
         monitor->config.on_live(monitor->config.ctx, &monitor->shown);
 }
 
-/* Signals are for the threads of the program. */
+/* Signals are handled by the other threads of the program. */
 static void block_signals(void)
 {
     sigset_t all;
@@ -228,12 +239,6 @@ static void describe(struct vp_monitor *monitor,
         run[VP_RUN_METRIC_CHECKPOINT_STEP] = (double)summary->resumed;
     run[VP_RUN_METRIC_START_TIME] = wall_time();
     monitor->shown = *live;
-}
-
-static enum vp_status no_memory(struct vp_err *err)
-{
-    return vp_err_set(err, VP_ERR_NOMEM,
-                      "status.json: out of memory; close other programs");
 }
 
 static void release(struct vp_monitor *monitor)
@@ -316,7 +321,7 @@ void vp_monitor_stages(struct vp_monitor *monitor,
     pthread_mutex_unlock(&monitor->lock);
 }
 
-/* Seconds to the last step. */
+/* Returns the seconds until the last step; NAN if the run has no last step. */
 static double find_eta(struct vp_monitor *monitor,
                        const struct vp_step_report *report)
 {
@@ -328,15 +333,15 @@ static double find_eta(struct vp_monitor *monitor,
            monitor->pace_steps;
 }
 
-/* Locked: the files are written now. */
+/* Makes the monitor's thread write the files now. The caller holds the lock. */
 static void wake(struct vp_monitor *monitor)
 {
     monitor->wanted = true;
     pthread_cond_broadcast(&monitor->changed);
 }
 
-/* A run that is killed goes on from a checkpoint: the event file has the steps up
- * to it by then, because writing a checkpoint takes longer. */
+/* A step with a checkpoint is written at once, so that the event file has all
+ * steps up to the checkpoint from which a killed run resumes. */
 void vp_monitor_step(struct vp_monitor *monitor,
                      const struct vp_step_report *report)
 {

@@ -1,3 +1,5 @@
+/* A page of two texts, whose content security policy allows only its own
+ * scripts. */
 #include "monitor/page.h"
 
 #include "base/sha256.h"
@@ -40,7 +42,7 @@ static void add_base64(struct vp_strbuf *out, const unsigned char *bytes,
     }
 }
 
-/* The only scripts that a browser runs here. */
+/* Appends the source expression that allows an inline script. */
 static void add_hash(struct vp_strbuf *out, const char *script)
 {
     unsigned char digest[VP_SHA256_BYTES];

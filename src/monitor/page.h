@@ -1,5 +1,5 @@
-/* The plain page of a dashboard: the state of the run as text, and the last lines
- * of metrics.jsonl. */
+/* The plain page of a dashboard: the state of the run as text and the last
+ * lines of metrics.jsonl. */
 #ifndef VP_MONITOR_PAGE_H
 #define VP_MONITOR_PAGE_H
 

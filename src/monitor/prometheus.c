@@ -1,3 +1,4 @@
+/* Families of the tables of metric.h, and labels about the run. */
 #include "monitor/prometheus.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@ static bool is_counter(const char *name)
     return n > sizeof(end) - 1 && strcmp(name + n - sizeof(end) + 1, end) == 0;
 }
 
-/* The lines before the samples of a family. */
+/* Appends the HELP and TYPE lines of a family. */
 static void add_head(struct vp_strbuf *out, const char *prefix,
                      const char *name, const char *help)
 {
@@ -19,7 +20,7 @@ static void add_head(struct vp_strbuf *out, const char *prefix,
                    prefix, name, is_counter(name) ? "counter" : "gauge");
 }
 
-/* Inside of the quotes of a label. */
+/* Appends the text of a label, escaped for its quotes. */
 static void add_label(struct vp_strbuf *out, const char *text)
 {
     for (; *text; text++) {

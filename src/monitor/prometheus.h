@@ -1,4 +1,4 @@
-/* The numbers of a run in Prometheus's text format 0.0.4. */
+/* Prints the metrics of a run in Prometheus's text format 0.0.4. */
 #ifndef VP_MONITOR_PROMETHEUS_H
 #define VP_MONITOR_PROMETHEUS_H
 
@@ -7,7 +7,7 @@
 
 #define VP_PROMETHEUS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* Appends all families that have a value. */
+/* Appends all metric families that have a value. */
 void vp_prometheus_print(const struct vp_live *live, struct vp_strbuf *out);
 
 #endif

@@ -1,3 +1,4 @@
+/* Atomic replacement of a file by rename(). */
 #include "monitor/publish.h"
 
 #include "base/path.h"

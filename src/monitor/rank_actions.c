@@ -1,3 +1,4 @@
+/* An action starts when its count is first seen to change. */
 #include "monitor/rank_actions.h"
 
 #include "base/clock.h"
@@ -6,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A rank, as it was seen last. */
+/* The last observation of a rank. */
 struct seen {
-    int number;                         /* the user's */
-    const struct vp_blackbox *blackbox; /* NULL: of another process */
+    int number;                         /* as the user counts ranks */
+    const struct vp_blackbox *blackbox; /* NULL: in another process */
     int64_t n_actions;
     int64_t since_ns; /* when `n_actions` was seen first */
 };
@@ -49,7 +50,8 @@ void vp_rank_actions_free(struct vp_rank_actions *actions)
     free(actions);
 }
 
-/* The words of legends, and those for actions that are not drawn. */
+/* Returns the word for an action: as in legends, or its own for actions that
+ * are not drawn. */
 static const char *word_of(enum vp_action_kind kind)
 {
     static const char *const words[VP_ACTION_KIND_COUNT] = {

@@ -1,3 +1,4 @@
+/* Reading is tolerant: a missing or unknown value becomes NAN, -1 or "". */
 #include "monitor/status_file.h"
 
 #include "base/file.h"
@@ -15,7 +16,7 @@ enum { MAX_INDEX = 1 << 20 };
 
 /* ---- Writing ------------------------------------------------------------ */
 
-/* JSON has no NAN and no infinity. */
+/* Writes null for NAN and infinity, which JSON does not have. */
 static void add_number(struct vp_strbuf *out, double value)
 {
     if (isfinite(value))
@@ -24,8 +25,8 @@ static void add_number(struct vp_strbuf *out, double value)
         vp_strbuf_adds(out, "null");
 }
 
-/* In quotes. Bytes that are not UTF-8, quotes and control characters become
- * '?': the texts are names and messages, for people. */
+/* Appends a string. Ill-formed UTF-8, quotes, backslashes and control
+ * characters become '?': the texts are names and messages for people. */
 static void add_text(struct vp_strbuf *out, const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -120,7 +121,7 @@ void vp_status_print(const struct vp_live *live, struct vp_strbuf *out)
 
 /* ---- Reading ------------------------------------------------------------ */
 
-/* NAN for what is no number. */
+/* Returns a number, or NAN if the value is not one. */
 static double number_of(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -136,7 +137,8 @@ static int64_t integer_of(const json_t *object, const char *key,
     return json_is_integer(value) ? json_integer_value(value) : fallback;
 }
 
-/* A number of a rank, stage or block; -1: none, or none that can be. */
+/* Returns the number of a rank, stage or block; -1 if it is missing or out of
+ * range. */
 static int index_of(const json_t *object, const char *key)
 {
     int64_t value = integer_of(object, key, -1);
@@ -144,7 +146,8 @@ static int index_of(const json_t *object, const char *key)
     return value >= -1 && value <= MAX_INDEX ? (int)value : -1;
 }
 
-/* ASCII controls, and those of C1 and the line separators of Unicode. */
+/* Replaces ASCII and C1 control characters and the line separators of
+ * Unicode. */
 static void hide_controls(char *text)
 {
     unsigned char *s = (unsigned char *)text;
@@ -278,8 +281,8 @@ enum vp_status vp_status_parse(const char *name, const char *bytes,
         return VP_OK;
     vp_status_release(out);
     return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: is not a whole status of a run; wait until the run "
-                      "writes it again, or look at metrics.jsonl",
+                      "%s: is not a complete status of a run; wait until the "
+                      "run writes it again, or look at metrics.jsonl",
                       name);
 }
 

@@ -1,3 +1,4 @@
+/* One function for each cause: it adds a finding if the cause costs enough. */
 #include "report/findings.h"
 
 #include "base/memory.h"
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Shares below these are not worth a finding. */
+/* Smaller shares of the time, or ratios, are not reported. */
 #define LEAST_IMBALANCE 0.04
 #define LEAST_RATIO 1.15
 #define LEAST_FILL 0.08
@@ -32,9 +33,10 @@ static int all_blocks(const struct vp_limits *limits)
     return n;
 }
 
-/* ---- A slow stage ----------------------------------------------------------- */
+/* ---- A slow stage ------------------------------------------------------- */
 
-/* Why it is slow, as far as the plan shows it. */
+/* Appends the reason, as far as the plan shows it, at byte `n` of the text, and
+ * sets the remedy. */
 static void explain_slow(const struct vp_limits *limits,
                          struct vp_finding *finding, size_t n)
 {
@@ -48,8 +50,8 @@ static void explain_slow(const struct vp_limits *limits,
         return;
     if (slow->n_blocks > 1.2 * others) {
         snprintf(text, room,
-                 " The cause is the cut: stage %d holds %d of the %d blocks, "
-                 "the others %.3g on average.",
+                 " The cause is the partition: stage %d holds %d of the %d "
+                 "blocks, the others have %.3g on average.",
                  limits->slowest, slow->n_blocks, total, others);
         snprintf(finding->remedy, sizeof(finding->remedy),
                  "Move blocks from stage %d to the others: let 'vpipe plan' or "
@@ -60,8 +62,8 @@ static void explain_slow(const struct vp_limits *limits,
     }
     snprintf(text, room,
              " It holds %d of the %d blocks, no more than the others (%.3g on "
-             "average), so the cut is not the cause: its blocks are more "
-             "expensive, or its rank computes more slowly.",
+             "average), so the partition is not the cause: its blocks are "
+             "more expensive, or its rank computes more slowly.",
              slow->n_blocks, total, others);
     snprintf(finding->remedy, sizeof(finding->remedy),
              "Look for other work on the cores or the device of stage %d and "
@@ -95,7 +97,7 @@ static void find_slow_stage(struct vp_limits *limits)
     explain_slow(limits, finding, (size_t)n);
 }
 
-/* ---- Too few minibatches ---------------------------------------------------- */
+/* ---- Too few minibatches ------------------------------------------------ */
 
 static void find_few_minibatches(const struct vp_limit_facts *facts,
                                  struct vp_limits *limits)
@@ -130,9 +132,9 @@ static void find_few_minibatches(const struct vp_limit_facts *facts,
                  "schedule with a smaller bubble, such as zb-h1.");
 }
 
-/* ---- Memory ------------------------------------------------------------------ */
+/* ---- Memory ------------------------------------------------------------- */
 
-/* The stage that uses most of its memory; -1: not known. */
+/* Returns the stage that uses the most memory; -1: unknown. */
 static int fullest_stage(const struct vp_limit_facts *facts)
 {
     int fullest = -1;
@@ -154,7 +156,7 @@ static int costliest_recompute(const struct vp_limits *limits)
     return worst;
 }
 
-/* How full the stages are, behind the text so far. */
+/* Appends the memory use of the fullest stage at byte `n` of the text. */
 static void explain_memory(const struct vp_limit_facts *facts,
                            struct vp_finding *finding, size_t n)
 {
@@ -219,7 +221,7 @@ static void find_memory(const struct vp_limit_facts *facts,
                        "what fits.");
 }
 
-/* ---- The rest ---------------------------------------------------------------- */
+/* ---- The rest ----------------------------------------------------------- */
 
 static void find_rest(struct vp_limits *limits)
 {
@@ -229,7 +231,7 @@ static void find_rest(struct vp_limits *limits)
         return;
     finding = add(limits, limits->rest);
     snprintf(finding->title, sizeof(finding->title),
-             "Time is lost beside the schedule");
+             "Time is lost outside the schedule");
     snprintf(finding->text, sizeof(finding->text),
              "%.0f %% of the ranks' time is neither work nor explained by the "
              "schedule and the stages' mean times: messages, ranks that share "
@@ -259,13 +261,13 @@ static void find_evaluation(struct vp_limits *limits)
              "Raise eval_every, or lower eval_batches.");
 }
 
-static void say_unknown(const struct vp_limit_facts *facts,
-                        struct vp_limits *limits)
+static void add_no_timeline(const struct vp_limit_facts *facts,
+                            struct vp_limits *limits)
 {
     struct vp_finding *finding = add(limits, 0.0);
 
     snprintf(finding->title, sizeof(finding->title),
-             "The folder has no timeline to judge by");
+             "The run folder has no timeline");
     snprintf(finding->text, sizeof(finding->text),
              "trace.json is written at the end of a run. %s",
              isfinite(facts->bubble)
@@ -274,7 +276,7 @@ static void say_unknown(const struct vp_limit_facts *facts,
                  : "There are no steps either.");
 }
 
-static void say_nothing_found(struct vp_limits *limits)
+static void add_no_cause(struct vp_limits *limits)
 {
     double busy = limits->compute + limits->recompute + limits->update +
                   limits->evaluation;
@@ -314,7 +316,7 @@ void vp_findings_make(const struct vp_limit_facts *facts,
         find_rest(limits);
     }
     if (!limits->known)
-        say_unknown(facts, limits);
+        add_no_timeline(facts, limits);
     else if (limits->n_findings == 0)
-        say_nothing_found(limits);
+        add_no_cause(limits);
 }

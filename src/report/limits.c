@@ -1,3 +1,5 @@
+/* Sums up the trace, simulates the schedule of the plan twice, and divides the
+ * idle time among the causes. */
 #include "report/limits.h"
 
 #include <math.h>
@@ -5,10 +7,10 @@
 
 enum {
     MOST_ACTIONS = 1 << 16, /* minibatches x stages that are simulated */
-    MOST_MB = 4096,         /* that a run is told to use */
+    MOST_MB = 4096,         /* largest accumulation_steps to recommend */
 };
 
-/* A pipeline whose bubble is below this is well filled. */
+/* The bubble of a well-filled pipeline, for enough_mb. */
 #define SMALL_BUBBLE 0.1
 
 double vp_stage_work_seconds(const struct vp_stage_work *work)
@@ -18,7 +20,7 @@ double vp_stage_work_seconds(const struct vp_stage_work *work)
     return (work->f + work->r + work->b + work->w) / n;
 }
 
-/* ---- The trace ------------------------------------------------------------- */
+/* ---- The trace ---------------------------------------------------------- */
 
 struct sums {
     double busy[VP_ACTION_KIND_COUNT]; /* seconds */
@@ -47,7 +49,8 @@ static void read_stage(const struct sums *sums, struct vp_stage_work *out)
         sums->wait[VP_ACTION_SWAP_READY] + sums->wait[VP_ACTION_SWAP_FREE], n);
 }
 
-/* Adds the events of a rank. Returns the seconds of evaluations. */
+/* Adds the events of a rank to the sums of stages. Returns the seconds of its
+ * evaluations. */
 static double add_rank(const struct vp_trace_rank *rank, struct sums *sums,
                        int n_stages)
 {
@@ -70,7 +73,8 @@ static double add_rank(const struct vp_trace_rank *rank, struct sums *sums,
     return evaluation;
 }
 
-/* Fills stages and what ranks did; the causes of waiting come later. */
+/* Sets the work of stages and the shares of busy time; find_causes() divides
+ * the idle time later. */
 static void read_trace(const struct vp_trace *trace, struct vp_limits *out)
 {
     static const struct sums zero;
@@ -106,7 +110,8 @@ static void read_trace(const struct vp_trace *trace, struct vp_limits *out)
     out->known = out->compute > 0.0;
 }
 
-/* What is recomputed inside of B is not in the trace: the plan's share of F. */
+/* Recomputation inside B is no event of its own: it is estimated as the plan's
+ * recompute_ratio of F, and moved from B to R. */
 static void find_hidden_recompute(const struct vp_plan *plan,
                                   const struct vp_trace *trace,
                                   struct vp_limits *out)
@@ -129,7 +134,7 @@ static void find_hidden_recompute(const struct vp_plan *plan,
     }
 }
 
-/* ---- The schedule ---------------------------------------------------------- */
+/* ---- The schedule ------------------------------------------------------- */
 
 static struct vp_sched_config config_of(const struct vp_plan *plan, int n_mb,
                                         const bool *recompute)
@@ -150,7 +155,8 @@ static struct vp_sched_config config_of(const struct vp_plan *plan, int n_mb,
     };
 }
 
-/* The time of a step under the plan's schedule; 0: not known. */
+/* Returns the simulated time of a step under the plan's schedule; 0:
+ * unknown. */
 static double simulate(const struct vp_plan *plan,
                        const struct vp_stage_costs *costs, int n_stages)
 {
@@ -175,8 +181,8 @@ static double simulate(const struct vp_plan *plan,
     return seconds;
 }
 
-/* Stages that ranks hold at the same time as others share a rank: costs are
- * those of stages, whose replicas take turns. */
+/* Writes the measured costs of a minibatch in each stage. The schedule accounts
+ * for replicas and for stages that share a rank. */
 static void measured_costs(const struct vp_limits *limits,
                            struct vp_stage_costs *out)
 {
@@ -191,7 +197,7 @@ static void measured_costs(const struct vp_limits *limits,
     }
 }
 
-/* The same work, spread evenly over the ranks. */
+/* Writes costs with the same total work, spread evenly over the ranks. */
 static void even_costs(const struct vp_limits *limits,
                        struct vp_stage_costs *out)
 {
@@ -221,7 +227,8 @@ static void even_costs(const struct vp_limits *limits,
     }
 }
 
-/* Of a stream, in steady state: the slowest rank sets the pace. */
+/* Returns the time per minibatch of a stream in steady state, which is that of
+ * the slowest stage; with `even`, that of equal stages. */
 static double stream_seconds(const struct vp_limits *limits, bool even)
 {
     double most = 0.0, sum = 0.0;
@@ -236,7 +243,8 @@ static double stream_seconds(const struct vp_limits *limits, bool even)
     return even ? sum / limits->n_stages : most;
 }
 
-/* Whether the plan can be simulated beside this trace. */
+/* Returns the generator of the plan's schedule, or NULL if the plan does not
+ * match the trace or is too large to simulate. */
 static const struct vp_generator *generator_of(const struct vp_plan *plan,
                                                int n_stages)
 {
@@ -253,10 +261,11 @@ static const struct vp_generator *generator_of(const struct vp_plan *plan,
     return generator;
 }
 
-/* ---- Causes ---------------------------------------------------------------- */
+/* ---- Causes ------------------------------------------------------------- */
 
-/* Splits the time without work. `even` and `real`: times of a step with equal and
- * with measured stages; `work`: what a rank computes in it. */
+/* Divides the idle time among the causes. `even` and `real` are the times of a
+ * step with equal and with measured stages, `work` the time that a rank
+ * computes in it; 0: unknown. */
 static void split_waiting(struct vp_limits *out, double even, double real,
                           double work)
 {
@@ -298,7 +307,8 @@ static void find_slowest(struct vp_limits *out)
         out->slowest = -1;
 }
 
-/* The bubble of the schedule, and the least minibatches that make it small. */
+/* Sets the theoretical bubble of the schedule, and the smallest number of
+ * minibatches whose bubble is SMALL_BUBBLE. */
 static void find_theory(const struct vp_plan *plan, struct vp_limits *out)
 {
     struct vp_stage_costs costs[VP_MAX_STAGES];

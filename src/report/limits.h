@@ -1,11 +1,13 @@
-/* What limits a run: where the time of its ranks goes, and why, from its trace and
- * its plan. Shares are parts of the ranks' time in the window of the trace.
+/* Finds what limits a run: attributes the time of its ranks to causes, from its
+ * trace and its plan. Shares are fractions of the ranks' time in the window of
+ * the trace.
  *
- * Time that ranks do not compute is put down to causes by comparing three times of
- * a step, all with the same work: the schedule with equal stages (the rest of it is
- * what filling and draining the pipeline costs), the schedule with the stages'
- * measured times (what is added is imbalance), and the measured one (what is added
- * is lost beside the schedule: messages, shared cores, swapped values). */
+ * Idle time is attributed by comparing three durations of a step with the same
+ * work:
+ *   the schedule with equal stages     minus the work: filling and draining
+ *   the schedule with measured stages  what it adds: imbalance
+ *   the measured step                  what it adds: messages, shared cores,
+ *                                      waits for swapped values */
 #ifndef VP_REPORT_LIMITS_H
 #define VP_REPORT_LIMITS_H
 
@@ -17,49 +19,49 @@ enum { VP_MAX_FINDINGS = 8 };
 /* Mean seconds on a rank of the stage. */
 struct vp_stage_work {
     double f, r, b, w; /* of a minibatch */
-    double update;     /* of an update, with the sum of gradients */
-    double swap_wait;  /* of a minibatch, for swapped values */
-    int64_t n_mb;      /* forwards in the window, of all its ranks */
-    int n_replicas;    /* ranks, of which each takes its share of minibatches */
-    int n_blocks;      /* 0: not known */
+    double update;     /* of an update, with the all-reduce of gradients */
+    double swap_wait;  /* of a minibatch: waits for swapped activations */
+    int64_t n_mb;      /* forwards in the window, on all its ranks */
+    int n_replicas;    /* ranks that share its minibatches */
+    int n_blocks;      /* 0: unknown */
 };
 
-/* What the findings are made from. */
+/* The inputs of vp_limits_find() and vp_findings_make(). */
 struct vp_limit_facts {
-    const struct vp_plan *plan;   /* NULL: not known */
-    const struct vp_trace *trace; /* NULL: there is none */
-    int64_t memory_limit;         /* bytes of a stage; 0: none */
-    const double *stage_bytes;    /* NULL: not known */
+    const struct vp_plan *plan;   /* NULL: unknown */
+    const struct vp_trace *trace; /* NULL: none */
+    int64_t memory_limit;         /* bytes per stage; 0: none */
+    const double *stage_bytes;    /* memory of stages; NULL: unknown */
     int n_stage_bytes;
-    double bubble; /* of the run, measured; NAN: not known */
+    double bubble; /* measured bubble of the run; NAN: unknown */
 };
 
 struct vp_finding {
-    double share;     /* of the ranks' time that it costs */
+    double share;     /* share of the ranks' time that it costs */
     char title[160];  /* a sentence that names the cause */
-    char text[640];   /* with numbers */
-    char remedy[320]; /* what would change it */
+    char text[640];   /* the numbers behind it */
+    char remedy[320]; /* what to change; "": nothing */
 };
 
 struct vp_limits {
     int n_stages;
     struct vp_stage_work stages[VP_MAX_STAGES];
-    bool known; /* the shares below are; they add up to 1 */
+    bool known; /* the shares below are valid; they add up to 1 */
     double compute, recompute, update, evaluation;
     double fill, imbalance, swap, rest;
     int slowest;          /* stage; -1: none */
-    double slowest_ratio; /* its work, over the mean of the others */
-    double
-        theory; /* bubble of the schedule with equal stages; NAN: not known */
-    int enough_mb; /* minibatches for a bubble below 10 %; 0: not known */
+    double slowest_ratio; /* its work divided by the mean of the others */
+    double theory; /* bubble of the schedule with equal stages; NAN: unknown */
+    int enough_mb; /* minibatches for a bubble of 10 %; 0: unknown */
     struct vp_finding findings[VP_MAX_FINDINGS]; /* see vp_findings_make() */
     int n_findings;
 };
 
-/* Fills all but the findings: see report/findings.h. */
+/* Sets all fields but the findings, which report/findings.h sets. */
 void vp_limits_find(const struct vp_limit_facts *facts, struct vp_limits *out);
 
-/* Seconds of a minibatch on one rank of the stage, divided by its replicas. */
+/* Returns the seconds of a minibatch on one rank of the stage, divided by its
+ * replicas. */
 double vp_stage_work_seconds(const struct vp_stage_work *work);
 
 #endif

@@ -1,3 +1,5 @@
+/* Puts the page together from its sections, with style, content security policy
+ * and script. */
 #include "report/page.h"
 
 #include "base/value.h"
@@ -15,15 +17,16 @@
 #include <unistd.h>
 
 enum {
-    BUCKETS = 1024, /* of every curve of a single run */
+    BUCKETS = 1024, /* of each curve, if there is one run */
     LEAST_BUCKETS = 256,
-    EVENTS = 6000, /* of all timelines together */
+    EVENTS = 6000, /* in all timelines together */
 };
 
-/* ---- Style and policy ------------------------------------------------------------- */
+/* ---- Style and policy --------------------------------------------------- */
 
-/* Variables with the colours of draw/palette.h, then the style sheet. Boxes of the
- * timeline are light, so that dark text can be read on them. */
+/* Appends CSS variables with the colours of draw/palette.h, then the style
+ * sheet. Boxes of the timeline are light, so that dark text on them is
+ * readable. */
 static void make_style(struct vp_strbuf *style)
 {
     static const struct {
@@ -64,7 +67,7 @@ static void put_policy(struct vp_strbuf *out, const struct vp_strbuf *style,
     vp_strbuf_adds(out, "\">\n");
 }
 
-/* ---- Head --------------------------------------------------------------------------- */
+/* ---- Head --------------------------------------------------------------- */
 
 static void put_title(struct vp_strbuf *out, const struct vp_page_run *runs,
                       int n)
@@ -96,7 +99,8 @@ static void put_head(struct vp_strbuf *out, const struct vp_page_run *runs,
     vp_strbuf_release(&style);
 }
 
-/* "bert, gpipe, 4 stages, 4 minibatches per update, fp32 on cpu" */
+/* Appends a line such as "bert, gpipe, fp32, cpu, 4 stages, 4 minibatches per
+ * update". */
 static void put_about(struct vp_strbuf *out, const struct vp_page_run *run)
 {
     static const char *const keys[] = { "model_type", "sync_mode", "schedule",
@@ -150,9 +154,8 @@ static void put_header(struct vp_strbuf *out, const struct vp_page_run *runs,
     vp_strbuf_adds(out, "</nav></header>\n<main>\n");
 }
 
-/* ---- Body ---------------------------------------------------------------------------- */
+/* ---- Body --------------------------------------------------------------- */
 
-/* A section with a part for each run. */
 static void begin_section(struct vp_strbuf *out, const char *id,
                           const char *title)
 {
@@ -218,9 +221,9 @@ static void put_page(struct vp_strbuf *out, struct vp_page_run *runs, int n,
     vp_strbuf_adds(out, "</body>\n</html>\n");
 }
 
-/* ---- Runs ---------------------------------------------------------------------------- */
+/* ---- Runs --------------------------------------------------------------- */
 
-static void judge(struct vp_page_run *run)
+static void find_limits(struct vp_page_run *run)
 {
     const struct vp_run_data *data = &run->data;
     const char *limit = vp_run_data_config(data, "memory_limit");
@@ -238,7 +241,7 @@ static void judge(struct vp_page_run *run)
     vp_findings_make(&facts, &run->limits);
 }
 
-/* Fewer buckets for each of several runs. */
+/* Returns the number of buckets per curve: fewer if there are several runs. */
 static int buckets_of(int n_runs)
 {
     int n = BUCKETS;
@@ -246,6 +249,12 @@ static int buckets_of(int n_runs)
     for (int k = n_runs; k > 1 && n > LEAST_BUCKETS; k /= 2)
         n /= 2;
     return n;
+}
+
+static enum vp_status no_memory(struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM,
+                      "report: out of memory; close other programs");
 }
 
 enum vp_status vp_report_page(const char *const *folders, int n_folders,
@@ -262,18 +271,18 @@ enum vp_status vp_report_page(const char *const *folders, int n_folders,
                           VP_REPORT_MAX_RUNS, n_folders);
     runs = calloc((size_t)n_folders, sizeof(*runs));
     if (!runs)
-        return vp_err_set(err, VP_ERR_NOMEM, "report: out of memory");
+        return no_memory(err);
     for (; n < n_folders && st == VP_OK; n++) {
         runs[n].number = n;
         st = vp_run_data_read(folders[n], buckets_of(n_folders), &runs[n].data,
                               err);
         if (st == VP_OK)
-            judge(&runs[n]);
+            find_limits(&runs[n]);
     }
     if (st == VP_OK) {
         put_page(out, runs, n, options ? options->live_script : NULL);
         if (out->failed)
-            st = vp_err_set(err, VP_ERR_NOMEM, "report: out of memory");
+            st = no_memory(err);
     }
     for (int i = 0; i < n; i++)
         vp_run_data_release(&runs[i].data);
@@ -281,7 +290,7 @@ enum vp_status vp_report_page(const char *const *folders, int n_folders,
     return st;
 }
 
-/* ---- The file ------------------------------------------------------------------------ */
+/* ---- The file ----------------------------------------------------------- */
 
 enum vp_status vp_report_write(const char *const *folders, int n_folders,
                                const char *path, struct vp_err *err)

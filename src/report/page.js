@@ -1,6 +1,6 @@
-/* The script of a report: it adds zoom, toggles and smoothing to a page that can be
- * read without it. vpipe.add(line, run) takes a line of metrics.jsonl of a live
- * run. */
+/* The script of a report: adds zoom, toggles and smoothing to a page that is
+ * readable without it. vpipe.add(line, run) appends a line of metrics.jsonl of a
+ * live run. */
 "use strict";
 
 const vpipe = (() => {
@@ -45,7 +45,8 @@ const vpipe = (() => {
         return state.x === "time" ? seconds(value) : short(value);
     }
 
-    /* 1, 2 or 5 times a power of ten, at most `most` steps. */
+    /* Ticks between `least` and `most`, 1, 2 or 5 times a power of ten apart, in
+     * at most `n` steps. */
     function ticks(least, most, n) {
         const raw = (most - least) / n;
         const power = 10 ** Math.floor(Math.log10(raw));
@@ -68,7 +69,7 @@ const vpipe = (() => {
         return out;
     }
 
-    /* Exponential mean, corrected for its start. */
+    /* Exponential moving average with bias correction. */
     function smooth(values) {
         const a = state.smooth;
         let sum = 0, weight = 0;
@@ -83,7 +84,7 @@ const vpipe = (() => {
         });
     }
 
-    /* The lines of a chart, with what lies in the range of x. */
+    /* Returns the lines of a chart within the visible range of x. */
     function linesOf(id) {
         const out = [];
         data.runs.forEach((run, number) => {
@@ -298,7 +299,7 @@ const vpipe = (() => {
             setRange(-Infinity, Infinity);
     }
 
-    /* Where the pointer is, in the unit of the x axis. */
+    /* Returns the position of the pointer in the unit of the x axis. */
     function pointerX(figure, event) {
         const box = figure.querySelector("svg").getBoundingClientRect();
         const x = (event.clientX - box.left) / box.width * WIDTH;
@@ -410,7 +411,7 @@ const vpipe = (() => {
         });
     }
 
-    /* Names in the legend become buttons that show and hide their runs. */
+    /* Turns names in the legend into buttons that show and hide their runs. */
     function watchRuns() {
         const legend = document.getElementById("runs");
         if (!legend)
@@ -572,8 +573,8 @@ const vpipe = (() => {
         }
     }
 
-    /* Appends one record, a line of metrics.jsonl or the object that it holds, to
-     * the run with this number. Returns whether it was a step or an evaluation. */
+    /* Appends a record, a line of metrics.jsonl or its object, to run `number`.
+     * Returns true if it was a step or an evaluation. */
     function add(line, number = 0) {
         const record = typeof line === "string" ? JSON.parse(line) : line;
         const run = data.runs[number], steps = run.steps;

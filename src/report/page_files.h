@@ -1,4 +1,4 @@
-/* page.css and page.js, put into the program by cmake/VpipeEmbed.cmake. */
+/* page.css and page.js, which cmake/VpipeEmbed.cmake embeds in the program. */
 #ifndef VP_REPORT_PAGE_FILES_H
 #define VP_REPORT_PAGE_FILES_H
 

@@ -1,3 +1,4 @@
+/* Reads metrics.jsonl, plan.json, config.yml and trace.json of a run folder. */
 #include "report/run_data.h"
 
 #include "base/file.h"
@@ -20,10 +21,10 @@ const char *const vp_memory_kinds[VP_N_MEMORY_KINDS] = {
     "weights", "gradients", "moments", "activations", "boundary", "work",
 };
 
-/* Reading a trace takes about 14 times its size of memory. */
+/* Reading a trace needs about 14 times its size in memory. */
 enum { MOST_TRACE_BYTES = 128 << 20 };
 
-/* ---- Events and notes ----------------------------------------------------- */
+/* ---- Events and notes --------------------------------------------------- */
 
 void vp_run_data_add_event(struct vp_run_data *run, enum vp_event_kind kind,
                            int64_t step, const char *text)
@@ -65,7 +66,7 @@ void vp_run_data_note(struct vp_run_data *run, const char *fmt, ...)
     run->n_notes += run->notes[run->n_notes] != NULL;
 }
 
-/* ---- metrics.jsonl --------------------------------------------------------- */
+/* ---- metrics.jsonl ------------------------------------------------------ */
 
 static double sum_of(const struct vp_metrics_list *list)
 {
@@ -162,7 +163,7 @@ static enum vp_status read_metrics(struct vp_run_data *run, const char *folder,
     return VP_OK;
 }
 
-/* ---- plan.json ------------------------------------------------------------- */
+/* ---- plan.json ---------------------------------------------------------- */
 
 static void read_kinds(struct vp_run_data *run)
 {
@@ -217,7 +218,7 @@ static void read_plan(struct vp_run_data *run, const char *folder)
     vp_run_data_note(run, "plan.json was left out: %s", err.text);
 }
 
-/* ---- config.yml ------------------------------------------------------------ */
+/* ---- config.yml --------------------------------------------------------- */
 
 static void add_node(struct vp_strbuf *out, const struct vp_yaml_node *node)
 {
@@ -279,10 +280,10 @@ static void read_config(struct vp_run_data *run, const char *folder)
         vp_run_data_note(run, "config.yml was left out: %s", err.text);
 }
 
-/* ---- trace.json ------------------------------------------------------------ */
+/* ---- trace.json --------------------------------------------------------- */
 
-/* The first quarter of the minibatches shows the start of the run, if the run is
- * short. */
+/* Drops the first quarter of the minibatches, which in a short run are those of
+ * its start. */
 static void read_trace(struct vp_run_data *run, const char *folder)
 {
     char path[PATH_MAX];
@@ -308,7 +309,7 @@ static void read_trace(struct vp_run_data *run, const char *folder)
         vp_trace_keep_last(&run->trace, n - n / 4);
 }
 
-/* ---- The folder ------------------------------------------------------------ */
+/* ---- The folder --------------------------------------------------------- */
 
 static bool is_there(const char *folder, const char *name)
 {
@@ -319,7 +320,8 @@ static bool is_there(const char *folder, const char *name)
            access(path, F_OK) == 0;
 }
 
-/* The last part of the path, also of "." and "..". */
+/* Returns the last component of the path, which the caller frees. Resolves "."
+ * and "..". */
 static char *name_of(const char *folder)
 {
     char *real = realpath(folder, NULL);
@@ -361,7 +363,9 @@ enum vp_status vp_run_data_read(const char *folder, int n_buckets,
         st = vp_series_init(&out->evals, 1, n_buckets);
     if (st != VP_OK || !out->name) {
         vp_run_data_release(out);
-        return vp_err_set(err, VP_ERR_NOMEM, "%.256s: out of memory", folder);
+        return vp_err_set(err, VP_ERR_NOMEM,
+                          "%.256s: out of memory; close other programs",
+                          folder);
     }
     st = read_metrics(out, folder, err);
     if (st != VP_OK) {

@@ -1,4 +1,4 @@
-/* Events in output.log.<rank>. */
+/* Reads events from output.log.<rank>. */
 #include "report/run_data.h"
 
 #include "base/path.h"
@@ -12,7 +12,7 @@
 
 enum { MAX_LINE = 4096 };
 
-/* Lines of every run, see run/log.h. */
+/* Starts of lines that every log has, see run/log.h. */
 static const char *const usual[] = {
     "Epoch ",
     "Stage: [",
@@ -30,7 +30,7 @@ static bool starts(const char *line, const char *with)
     return strncmp(line, with, strlen(with)) == 0;
 }
 
-/* The number of the lowest rank that has a log; -1: there is none. */
+/* Returns the lowest rank that has a log; -1 if there is none. */
 static int64_t lowest_rank(const char *folder)
 {
     static const char name[] = "output.log.";
@@ -49,7 +49,7 @@ static int64_t lowest_rank(const char *folder)
     return lowest;
 }
 
-/* The number behind the last "step-" or "step ", -1: there is none. */
+/* Returns the number after the last "step-" or "step "; -1 if there is none. */
 static int64_t step_in(const char *line)
 {
     const char *at = strstr(line, "step");
@@ -73,7 +73,7 @@ static void take_line(struct vp_run_data *run, const char *line)
         vp_run_data_add_event(run, VP_EVENT_RESUME, step_in(line), line);
         return;
     }
-    /* metrics.jsonl has these with their numbers. */
+    /* metrics.jsonl has these events with more details. */
     if (!line[0] || starts(line, "rebalance: new plan"))
         return;
     for (size_t i = 0; i < VP_COUNT_OF(usual); i++)

@@ -1,4 +1,4 @@
-/* The sections of the page; each appends its own to `out`. */
+/* The sections of the page. Each function appends its section to `out`. */
 #ifndef VP_REPORT_SECTION_H
 #define VP_REPORT_SECTION_H
 
@@ -10,13 +10,13 @@
 struct vp_page_run {
     struct vp_run_data data;
     struct vp_limits limits;
-    int number; /* on the page, from 0 */
+    int number; /* index of the run on the page */
 };
 
-/* Means over the steps after the first tenth; NAN: not known. */
+/* Means over the steps without the first tenth; NAN: unknown. */
 struct vp_overview {
     double tokens_per_second, step_seconds, bubble;
-    double loss; /* of the last tenth */
+    double loss; /* mean of the last tenth of the steps */
 };
 struct vp_overview vp_overview_of(const struct vp_run_data *run);
 
@@ -26,29 +26,31 @@ void vp_section_limits(struct vp_strbuf *out, const struct vp_page_run *run);
 void vp_section_curves(struct vp_strbuf *out, const struct vp_page_run *runs,
                        int n);
 void vp_section_stages(struct vp_strbuf *out, const struct vp_page_run *run);
-/* Cuts the trace of the run to what the picture shows: at most `most` events. */
+/* Cuts the trace of the run to the minibatches that the picture shows, with at
+ * most `most` events if possible. */
 void vp_section_timeline(struct vp_strbuf *out, struct vp_page_run *run,
                          int most);
 void vp_section_plan(struct vp_strbuf *out, struct vp_page_run *run);
 void vp_section_events(struct vp_strbuf *out, const struct vp_page_run *run);
 void vp_section_config(struct vp_strbuf *out, struct vp_page_run *runs, int n);
-/* The numbers of the curves, for the script. */
+/* Appends the values of the curves as JSON, for the script. */
 void vp_section_data(struct vp_strbuf *out, const struct vp_page_run *runs,
                      int n);
 
-/* ---- Parts that sections share ------------------------------------------- */
+/* ---- Parts that sections share ------------------------------------------ */
 
-/* The name of the run in its colour, where there are several. */
+/* Appends the name of the run with its colour, if `several` is true. */
 void vp_part_run_title(struct vp_strbuf *out, const struct vp_page_run *run,
                        bool several);
-/* A cell of a table; numbers are aligned to the right. */
+/* Append a cell of a table; numbers are aligned to the right. */
 void vp_part_cell(struct vp_strbuf *out, const char *text);
 void vp_part_number(struct vp_strbuf *out, const char *fmt, ...)
     VP_PRINTF(2, 3);
-/* "-" for what is not finite. */
+/* The same, with "-" for a value that is not finite or, for bytes, negative.
+ * `fmt` formats one double. */
 void vp_part_real(struct vp_strbuf *out, const char *fmt, double value);
 void vp_part_bytes(struct vp_strbuf *out, double bytes);
-/* One entry of a legend; `swatch` is a class. */
+/* Appends an entry of a legend; `swatch` is the CSS class of its colour. */
 void vp_part_key(struct vp_strbuf *out, const char *swatch, const char *name);
 
 #endif

@@ -1,4 +1,5 @@
-/* The configuration of every run, and the keys in which they differ. */
+/* Configuration section: config.yml of every run, and a table of the keys in
+ * which runs differ. */
 #include "report/section.h"
 
 #include "draw/html.h"
@@ -22,7 +23,8 @@ static const char *text_of(struct vp_run_data *run, const char *key)
     return node ? vp_node_text(&run->arena, node) : "-";
 }
 
-/* Whether an earlier run has the key, which is then in the table. */
+/* Returns true if a run before run `i` has the key: its row was written
+ * already. */
 static bool seen_before(const struct vp_page_run *runs, int i, const char *key)
 {
     for (int k = 0; k < i; k++)

@@ -1,4 +1,5 @@
-/* Curves as static pictures, and their numbers for the script. */
+/* Curves section: charts as static pictures, and their values for the
+ * script. */
 #include "report/section.h"
 
 #include "draw/chart.h"
@@ -26,16 +27,16 @@ static const struct {
     { VP_CURVE_MEMORY, "memory", "Memory of all stages", "bytes", true, false },
 };
 
-/* ---- Static pictures ---------------------------------------------------------- */
+/* ---- Static pictures ---------------------------------------------------- */
 
-/* Columns of one line. */
+/* The points of one line. */
 struct columns {
     double x[STATIC_POINTS], y[STATIC_POINTS];
     double least[STATIC_POINTS], most[STATIC_POINTS];
     int n;
 };
 
-/* Puts neighbouring buckets together, so that STATIC_POINTS suffice. */
+/* Merges neighbouring buckets into at most STATIC_POINTS points. */
 static void fill_columns(const struct vp_series *series, int curve,
                          struct columns *out)
 {
@@ -65,7 +66,8 @@ static void fill_columns(const struct vp_series *series, int curve,
     }
 }
 
-/* Lines of all runs; the held-out losses follow those of training. */
+/* Makes the lines of all runs; lines of held-out losses follow those of
+ * training. Returns their number. */
 static int make_lines(const struct vp_page_run *runs, int n, int curve,
                       struct columns *columns, struct vp_chart_line *lines)
 {
@@ -115,7 +117,7 @@ static void put_chart(struct vp_strbuf *out, const struct vp_page_run *runs,
     vp_strbuf_adds(out, "</figure>\n");
 }
 
-/* Hidden until the script runs. */
+/* The controls are hidden until the script runs. */
 static void put_controls(struct vp_strbuf *out)
 {
     vp_strbuf_adds(
@@ -170,7 +172,7 @@ void vp_section_curves(struct vp_strbuf *out, const struct vp_page_run *runs,
     free(columns);
 }
 
-/* ---- Numbers ------------------------------------------------------------------- */
+/* ---- Numbers ------------------------------------------------------------ */
 
 static void put_x(struct vp_strbuf *out, const struct vp_series *series)
 {
@@ -188,7 +190,7 @@ static void put_x(struct vp_strbuf *out, const struct vp_series *series)
     vp_strbuf_adds(out, "]");
 }
 
-/* `what`: 0 the mean, 1 the least, 2 the most. */
+/* `what` is 0 for the mean, 1 for the least, 2 for the most. */
 static void put_column(struct vp_strbuf *out, const struct vp_series *series,
                        int curve, int what)
 {
@@ -206,7 +208,8 @@ static void put_column(struct vp_strbuf *out, const struct vp_series *series,
     vp_strbuf_adds(out, "]");
 }
 
-/* {"mean":[...],"least":[...],"most":[...]}; without thinning the mean is all. */
+/* Appends {"mean":[...],"least":[...],"most":[...]}; only the mean if each
+ * bucket has one point. */
 static void put_curve(struct vp_strbuf *out, const struct vp_series *series,
                       const char *id, int curve)
 {

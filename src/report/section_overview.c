@@ -1,4 +1,5 @@
-/* The numbers of the runs, and what limits each. */
+/* Overview section: a table of the runs; and the section about what limits each
+ * run. */
 #include "report/section.h"
 
 #include "draw/html.h"
@@ -6,7 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* ---- Means ------------------------------------------------------------------ */
+/* ---- Means -------------------------------------------------------------- */
 
 static double mean_of(const struct vp_series *series, int first, int curve)
 {
@@ -41,7 +42,7 @@ struct vp_overview vp_overview_of(const struct vp_run_data *run)
     return out;
 }
 
-/* ---- The table --------------------------------------------------------------- */
+/* ---- The table ---------------------------------------------------------- */
 
 static double largest_stage(const struct vp_run_data *run)
 {
@@ -95,7 +96,7 @@ void vp_section_overview(struct vp_strbuf *out, const struct vp_page_run *runs,
                    "work.</p></section>\n");
 }
 
-/* ---- What limits a run -------------------------------------------------------- */
+/* ---- What limits a run -------------------------------------------------- */
 
 static const struct {
     const char *name, *class;

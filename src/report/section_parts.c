@@ -1,4 +1,4 @@
-/* Parts that sections of the page share. */
+/* HTML parts that several sections use: cells, titles, legends. */
 #include "report/section.h"
 
 #include "base/memory.h"

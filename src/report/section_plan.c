@@ -1,16 +1,16 @@
-/* The plan, its forecast beside what was measured, plans before it, events. */
+/* Plan section: the plan, its forecast compared with the measurement, and moves
+ * to other plans; and the section of events. */
 #include "report/section.h"
 
 #include "base/json.h"
 #include "draw/html.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* ---- The plan ---------------------------------------------------------------------- */
+/* ---- The plan ----------------------------------------------------------- */
 
-/* Keys of plan.json that have a table or a picture of their own. */
+/* Returns true for keys of plan.json that other tables or pictures show. */
 static bool is_shown_elsewhere(const char *key)
 {
     return strcmp(key, "forecast") == 0 || strcmp(key, "history") == 0 ||
@@ -40,7 +40,7 @@ static void put_plan(struct vp_strbuf *out, struct vp_page_run *run)
     vp_strbuf_adds(out, "</tbody></table></div>\n");
 }
 
-/* ---- The forecast ------------------------------------------------------------------- */
+/* ---- The forecast ------------------------------------------------------- */
 
 static void put_forecast_row(struct vp_strbuf *out, const char *name,
                              double forecast, double measured, double scale,
@@ -79,7 +79,7 @@ static void put_forecast(struct vp_strbuf *out, const struct vp_run_data *run)
     vp_strbuf_adds(out, "</tbody></table></div>\n");
 }
 
-/* ---- Moves to other plans ------------------------------------------------------------ */
+/* ---- Moves to other plans ----------------------------------------------- */
 
 static void put_partition(struct vp_strbuf *out,
                           const struct vp_metrics_list *list)
@@ -129,15 +129,20 @@ void vp_section_plan(struct vp_strbuf *out, struct vp_page_run *run)
     put_moves(out, &run->data);
 }
 
-/* ---- Events -------------------------------------------------------------------------- */
+/* ---- Events ------------------------------------------------------------- */
 
-static int by_step(const void *a, const void *b)
+/* Insertion sort, because it is stable: events of the same step stay in the
+ * order in which they happened. */
+static void sort_by_step(const struct vp_run_event **events, int n)
 {
-    const struct vp_run_event *const *x = a, *const *y = b;
+    for (int i = 1; i < n; i++) {
+        const struct vp_run_event *event = events[i];
+        int k = i;
 
-    if ((*x)->step != (*y)->step)
-        return ((*x)->step > (*y)->step) - ((*x)->step < (*y)->step);
-    return (*x > *y) - (*x < *y);
+        for (; k > 0 && events[k - 1]->step > event->step; k--)
+            events[k] = events[k - 1];
+        events[k] = event;
+    }
 }
 
 static void put_event(struct vp_strbuf *out, const struct vp_run_event *event)
@@ -173,7 +178,7 @@ void vp_section_events(struct vp_strbuf *out, const struct vp_page_run *run)
     }
     for (int i = 0; i < n; i++)
         events[i] = vp_run_data_event(&run->data, i);
-    qsort(events, (size_t)n, sizeof(events[0]), by_step);
+    sort_by_step(events, n);
     if (run->data.n_events > n)
         vp_strbuf_addf(out, "<p class=\"hint\">The last %d of %lld.</p>\n", n,
                        (long long)run->data.n_events);

@@ -1,4 +1,4 @@
-/* Stages: their times, and their memory by kind. */
+/* Stages section: times and memory of each stage. */
 #include "report/section.h"
 
 #include "base/memory.h"
@@ -11,9 +11,9 @@
 
 enum { ROW = 30, LEFT = 70, BAR = 640, RIGHT = 120 };
 
-/* ---- Times ---------------------------------------------------------------------- */
+/* ---- Times -------------------------------------------------------------- */
 
-/* The share of its ranks' time without work; NAN: not known. */
+/* Returns the idle share of the time of the stage's ranks; NAN: unknown. */
 static double idle_of(const struct vp_trace *trace,
                       const struct vp_trace_times *times, int stage)
 {
@@ -109,7 +109,7 @@ static void put_times(struct vp_strbuf *out, const struct vp_page_run *run)
     free(times);
 }
 
-/* ---- Memory ----------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------- */
 
 static double stage_total(const struct vp_run_data *run, int s)
 {
@@ -120,7 +120,7 @@ static double stage_total(const struct vp_run_data *run, int s)
     return sum;
 }
 
-/* Bytes that the longest bar stands for. */
+/* Returns the bytes of the longest bar, or `limit` if that is larger. */
 static double longest_bar(const struct vp_run_data *run, int n, int64_t limit)
 {
     double most = (double)limit;

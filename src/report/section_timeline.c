@@ -1,6 +1,6 @@
-/* The timeline: a lane per rank. Boxes lie in a drawing of their own inside the
- * picture, whose horizontal unit is a microsecond: the script zooms by changing
- * its viewBox. Labels and the time axis lie outside of it. */
+/* Timeline section: a lane for each rank. Boxes are in a nested <svg> whose
+ * horizontal unit is a microsecond, so that the script zooms by changing its
+ * viewBox. Labels and the time axis are outside of it. */
 #include "report/section.h"
 
 #include "draw/html.h"
@@ -16,7 +16,7 @@ enum {
     LANE = 26,
     GAP = 6,
     AXIS = 26,
-    LEAST_LABEL = 16, /* pixels of a box with a number */
+    LEAST_LABEL = 16, /* narrowest box with a number, in pixels */
 };
 
 static int64_t count_events(const struct vp_trace *trace)
@@ -28,6 +28,7 @@ static int64_t count_events(const struct vp_trace *trace)
     return n;
 }
 
+/* Keeps the last minibatches, fewer if they have more than `most` events. */
 static void choose_window(struct vp_trace *trace, int most)
 {
     int n = vp_trace_some(trace);
@@ -39,8 +40,9 @@ static void choose_window(struct vp_trace *trace, int most)
     }
 }
 
-/* ---- Boxes ----------------------------------------------------------------------- */
+/* ---- Boxes -------------------------------------------------------------- */
 
+/* Returns the CSS class of an event; NULL if it is not drawn. */
 static const char *class_of(const struct vp_trace_event *e)
 {
     static const char *const classes[VP_HUE_COUNT] = {
@@ -57,7 +59,7 @@ static const char *class_of(const struct vp_trace_event *e)
                : NULL;
 }
 
-/* UPDATE and REDUCE have the number of a round. */
+/* In UPDATE and REDUCE, `mb` is the number of a round. */
 static bool has_minibatch(const struct vp_trace_event *e)
 {
     return e->kind != VP_ACTION_UPDATE && e->kind != VP_ACTION_REDUCE;
@@ -68,7 +70,7 @@ static double microseconds(int64_t ns)
     return (double)ns * 1e-3;
 }
 
-/* Waiting is half as high as work. */
+/* Draws a wait, half as high as work. */
 static void put_wait(struct vp_strbuf *out, const struct vp_trace_event *e,
                      int64_t begin, int y, double least)
 {
@@ -139,7 +141,7 @@ static void put_lanes(struct vp_strbuf *out, const struct vp_trace *trace,
     vp_strbuf_adds(out, "</svg>\n");
 }
 
-/* ---- Labels ----------------------------------------------------------------------- */
+/* ---- Labels ------------------------------------------------------------- */
 
 static void put_numbers(struct vp_strbuf *out, const struct vp_trace *trace,
                         int64_t begin, double window)
@@ -204,7 +206,7 @@ static void put_controls(struct vp_strbuf *out)
              "with the keyboard: arrow keys, + and &#8722;, 0.</span></div>\n");
 }
 
-/* Of what the trace has. */
+/* Appends a legend of the kinds of events in the trace. */
 static void put_legend(struct vp_strbuf *out, const struct vp_trace *trace)
 {
     static const struct {

@@ -1,3 +1,4 @@
+/* Aggregates points into buckets, and halves the buckets when they are full. */
 #include "report/series.h"
 
 #include <math.h>
@@ -36,7 +37,7 @@ static void merge(struct vp_series_range *into,
     into->n += from->n;
 }
 
-/* Makes one bucket of every two. */
+/* Merges every two neighbouring buckets. */
 static void halve(struct vp_series *series)
 {
     series->n /= 2;

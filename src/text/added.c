@@ -1,3 +1,5 @@
+/* Searches for added tokens with a trie; a table of first bytes skips most of
+ * the text. */
 #include "text/added.h"
 
 #include "text/unicode.h"
@@ -59,7 +61,7 @@ static const struct vp_added_token *longest_at(const struct vp_added *added,
     return &added->tokens[i];
 }
 
-/* The start of the spaces that end at `at`. */
+/* Returns the start of the spaces that end at `at`. */
 static const unsigned char *spaces_before(const unsigned char *from,
                                           const unsigned char *at)
 {
@@ -106,8 +108,8 @@ bool vp_added_find(const struct vp_added *added, bool ordinary,
             at++;
             continue;
         }
-        /* Its bytes are passed over as a whole: Hugging Face does not look for
-         * other tokens inside it. */
+        /* Skips all its bytes: Hugging Face does not search for other tokens
+         * inside it. */
         if (token->special && ordinary) {
             at += token->n_bytes;
             continue;

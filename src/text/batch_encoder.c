@@ -1,3 +1,5 @@
+/* Groups texts into tasks for a thread pool; each task has its own list of
+ * ids. */
 #include "text/batch_encoder.h"
 
 #include "base/pool.h"
@@ -5,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Neighbouring texts of about this size are one task. */
+/* Consecutive texts of about this size form one task. */
 enum { TASK_BYTES = 1 << 16 };
 
 struct task {
@@ -15,7 +17,7 @@ struct task {
 
 struct result {
     int task;
-    size_t start, n; /* in the ids of the task */
+    size_t start, n; /* range in the ids of the task */
 };
 
 struct vp_batch_encoder {
@@ -26,7 +28,7 @@ struct vp_batch_encoder {
     struct result *results;
     int results_capacity;
 
-    /* The run */
+    /* The current run */
     const struct vp_text_span *texts;
     bool ordinary;
     atomic_int status;

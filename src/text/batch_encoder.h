@@ -18,11 +18,13 @@ enum vp_status vp_batch_encoder_create(const struct vp_tokenizer *tokenizer,
                                        struct vp_batch_encoder **out);
 void vp_batch_encoder_free(struct vp_batch_encoder *batch);
 
-/* Encodes n texts, as vp_encoder_add() does. */
+/* Encodes `n` texts as vp_encoder_add() does. Replaces the ids of the last run.
+ * Returns VP_OK or VP_ERR_NOMEM. */
 enum vp_status vp_batch_encoder_run(struct vp_batch_encoder *batch,
                                     const struct vp_text_span *texts, int n,
                                     bool ordinary);
-/* The ids of text i of the last run; valid until the next one. */
+/* Returns the ids of text `i` of the last run, which succeeded; NULL if the
+ * text has none. Valid until the next run. */
 const uint32_t *vp_batch_encoder_ids(const struct vp_batch_encoder *batch,
                                      int i, size_t *n_out);
 

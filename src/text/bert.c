@@ -1,8 +1,8 @@
-/* The text is cut into segments first: at blanks, before and behind punctuation
- * and Chinese characters. All of them begin a new run of marks, so that
- * cleaning and normalising a segment alone gives what the whole text would;
- * that makes the ids of a segment a function of its bytes, which the cache
- * keeps. */
+/* The text is split into segments first: at blanks, before and after
+ * punctuation and Chinese characters. No run of combining marks crosses such a
+ * place, so normalising a segment alone gives the same as normalising the whole
+ * text. The ids of a segment therefore depend only on its bytes, and can be
+ * cached. */
 #include "text/bert.h"
 
 #include "text/unicode.h"
@@ -32,7 +32,7 @@ static enum vp_status reserve_word(struct vp_bert_scratch *scratch, size_t n)
 
 /* ---- Segments ----------------------------------------------------------- */
 
-/* Classes of code points that end a segment. */
+/* Returns the classes of code points that separate segments. */
 static unsigned ends_of(const struct vp_bert_rules *rules)
 {
     return (unsigned)VP_UNICODE_PUNCTUATION |
@@ -40,8 +40,8 @@ static unsigned ends_of(const struct vp_bert_rules *rules)
            (rules->cjk ? VP_UNICODE_CJK : 0);
 }
 
-/* Returns the end of the segment that begins at `at`: one character that ends
- * others, or all up to the next of them. */
+/* Returns the end of the segment that begins at `at`: a single separator, or
+ * all characters before the next separator. */
 static const unsigned char *segment_end(const unsigned char *at,
                                         const unsigned char *end, unsigned ends)
 {
@@ -88,7 +88,8 @@ static enum vp_status decompose(const struct vp_bert_rules *rules,
     return rules->strip ? vp_unicode_sort_marks(points) : VP_OK;
 }
 
-/* Cuts what a segment became: NFD and lower case may bring punctuation. */
+/* Splits a normalised segment into words: NFD and lower case can produce
+ * punctuation and spaces. */
 static enum vp_status take_words(const struct vp_bert_rules *rules,
                                  struct vp_bert_scratch *scratch,
                                  vp_bert_word_fn take, void *ctx)
@@ -135,7 +136,7 @@ static bool is_ascii(const unsigned char *at, const unsigned char *end)
     return all < 0x80;
 }
 
-/* A segment of ASCII is one word at most. */
+/* A segment of ASCII has at most one word. */
 static enum vp_status take_ascii(const struct vp_bert_rules *rules,
                                  struct vp_bert_scratch *scratch,
                                  const unsigned char *at,

@@ -1,5 +1,6 @@
-/* BERT's way from text to words: clean, lower case, accents, punctuation; then
- * WordPiece. Equals BertNormalizer and BertPreTokenizer of Hugging Face. */
+/* Normalises text and splits it into words as BERT does, then encodes the words
+ * with WordPiece. Results equal those of BertNormalizer and BertPreTokenizer of
+ * Hugging Face. */
 #ifndef VP_TEXT_BERT_H
 #define VP_TEXT_BERT_H
 
@@ -8,13 +9,13 @@
 #include "text/wordpiece.h"
 
 struct vp_bert_rules {
-    bool clean; /* drop controls, read every blank as a space */
-    bool cjk;   /* Chinese characters are words */
-    bool strip; /* no accents */
-    bool lower;
+    bool clean; /* drop control characters, replace every blank by a space */
+    bool cjk;   /* each Chinese character is a word */
+    bool strip; /* remove accents */
+    bool lower; /* convert to lower case */
 };
 
-/* What a thread needs to encode. All zero: nothing yet. */
+/* Memory of one thread that encodes. Initialise to zero. */
 struct vp_bert_scratch {
     struct vp_code_points points;
     unsigned char *word;
@@ -23,8 +24,9 @@ struct vp_bert_scratch {
 
 void vp_bert_scratch_release(struct vp_bert_scratch *scratch);
 
-/* Calls `take` for each word of valid UTF-8 without special tokens, in order,
- * until it fails. For training; words are cut as vp_bert_encode() does. */
+/* Calls `take` for each word of `text`, in order, until it fails; then returns
+ * its status. `text` is valid UTF-8 without special tokens. For training: words
+ * are split as in vp_bert_encode(). */
 typedef enum vp_status (*vp_bert_word_fn)(void *ctx, const unsigned char *word,
                                           size_t n_bytes, size_t n_chars);
 enum vp_status vp_bert_words(const struct vp_bert_rules *rules,
@@ -32,8 +34,8 @@ enum vp_status vp_bert_words(const struct vp_bert_rules *rules,
                              const unsigned char *text, size_t n,
                              vp_bert_word_fn take, void *ctx);
 
-/* Appends the ids of valid UTF-8 without special tokens. VP_OK or
- * VP_ERR_NOMEM. */
+/* Appends the ids of `text`, which is valid UTF-8 without special tokens.
+ * Returns VP_OK or VP_ERR_NOMEM. */
 enum vp_status vp_bert_encode(const struct vp_bert_rules *rules,
                               const struct vp_wordpiece *wordpiece,
                               struct vp_bert_scratch *scratch,

@@ -1,3 +1,5 @@
+/* Short pieces are merged by scanning all pairs, long ones with a heap, so that
+ * time stays below quadratic. */
 #include "text/bpe.h"
 
 #include "text/byte_alphabet.h"
@@ -5,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pieces up to this length are merged in place, by looking at all pairs. */
+/* Pieces of up to FEW symbols are merged by scanning all pairs. */
 enum { FEW = 64 };
 #define UNMERGED UINT64_MAX
 
@@ -78,8 +80,8 @@ enum vp_status vp_bpe_add(struct vp_bpe *bpe, uint32_t left, uint32_t right,
     return VP_OK;
 }
 
-/* The merge of two symbols as rank << 32 | id: the smallest one is the next.
- * UNMERGED if there is none. */
+/* Returns the merge of two symbols as rank << 32 | id, so that the smallest is
+ * the next to do. UNMERGED if there is none. */
 static uint64_t merge_of(const struct vp_bpe *bpe, uint32_t left,
                          uint32_t right)
 {
@@ -105,10 +107,10 @@ static size_t lowest(const uint64_t *merges, size_t n)
     return best;
 }
 
-/* Merges n > 1 symbols in place; returns how many are left. */
+/* Merges n > 1 symbols in place. Returns the number of symbols left. */
 static size_t merge_few(const struct vp_bpe *bpe, uint32_t *ids, size_t n)
 {
-    uint64_t merges[FEW]; /* of symbols i and i + 1; n - 1 of them */
+    uint64_t merges[FEW]; /* n - 1 entries: merge of symbols i and i + 1 */
 
     for (size_t i = 0; i + 1 < n; i++)
         merges[i] = merge_of(bpe, ids[i], ids[i + 1]);
@@ -132,12 +134,12 @@ static size_t merge_few(const struct vp_bpe *bpe, uint32_t *ids, size_t n)
 
 /* ---- Long pieces -------------------------------------------------------- */
 
-/* A list of symbols, and a heap of their merges by rank and place. Entries of
- * the heap whose symbols have changed since are passed over. */
+/* Symbols form a doubly linked list; the heap orders their merges by rank, then
+ * by place. Heap entries whose symbols have changed since are skipped. */
 struct vp_bpe_symbol {
     uint32_t id;
-    uint32_t before, after; /* n: none */
-    uint64_t merge;         /* with the symbol after it */
+    uint32_t before, after; /* neighbours; the number of symbols: none */
+    uint64_t merge;         /* with the symbol `after`: see merge_of() */
 };
 
 static enum vp_status reserve(struct vp_bpe_scratch *scratch, size_t n)
@@ -148,7 +150,7 @@ static enum vp_status reserve(struct vp_bpe_scratch *scratch, size_t n)
     if (n > UINT32_MAX / 2)
         return VP_ERR_NOMEM;
     scratch->symbols = malloc(2 * n * sizeof(*scratch->symbols));
-    /* Each symbol enters once, and each of at most n merges adds two. */
+    /* Each symbol is pushed once, and each of at most n merges pushes two. */
     scratch->heap = malloc(2 * n * 3 * sizeof(*scratch->heap));
     if (!scratch->symbols || !scratch->heap) {
         vp_bpe_scratch_release(scratch);
@@ -184,9 +186,9 @@ static uint64_t heap_pop(uint64_t *heap, size_t *n)
     return top;
 }
 
-/* Finds the merge of a symbol with the next one and puts it on the heap. */
-static void offer(const struct vp_bpe *bpe, struct vp_bpe_scratch *scratch,
-                  uint32_t place, size_t *n_heap)
+/* Pushes the merge of the symbol at `place` with the next symbol, if any. */
+static void push_merge(const struct vp_bpe *bpe, struct vp_bpe_scratch *scratch,
+                       uint32_t place, size_t *n_heap)
 {
     struct vp_bpe_symbol *symbol = &scratch->symbols[place];
 
@@ -196,7 +198,7 @@ static void offer(const struct vp_bpe *bpe, struct vp_bpe_scratch *scratch,
         heap_push(scratch->heap, n_heap, (symbol->merge >> 32 << 32) | place);
 }
 
-/* Merges n > 1 symbols in place; returns how many are left. */
+/* Merges n > 1 symbols in place. Returns the number of symbols left. */
 static size_t merge_many(const struct vp_bpe *bpe,
                          struct vp_bpe_scratch *scratch, uint32_t *ids,
                          size_t n)
@@ -209,7 +211,7 @@ static size_t merge_many(const struct vp_bpe *bpe,
         symbols[i] = (struct vp_bpe_symbol){ ids[i], i > 0 ? i - 1 : none,
                                              i + 1, UNMERGED };
     for (uint32_t i = 0; i + 1 < n; i++)
-        offer(bpe, scratch, i, &n_heap);
+        push_merge(bpe, scratch, i, &n_heap);
     while (n_heap > 0) {
         uint64_t top = heap_pop(scratch->heap, &n_heap);
         struct vp_bpe_symbol *left = &symbols[(uint32_t)top], *right;
@@ -222,10 +224,10 @@ static size_t merge_many(const struct vp_bpe *bpe,
         left->merge = right->merge = UNMERGED;
         if (left->after != none) {
             symbols[left->after].before = (uint32_t)top;
-            offer(bpe, scratch, (uint32_t)top, &n_heap);
+            push_merge(bpe, scratch, (uint32_t)top, &n_heap);
         }
         if (left->before != none)
-            offer(bpe, scratch, left->before, &n_heap);
+            push_merge(bpe, scratch, left->before, &n_heap);
     }
     for (uint32_t i = 0; i != none; i = symbols[i].after)
         ids[n_left++] = symbols[i].id;

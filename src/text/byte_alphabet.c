@@ -1,9 +1,10 @@
+/* The byte alphabet of GPT-2, computed from three ranges. */
 #include "text/byte_alphabet.h"
 
 #include <string.h>
 
-/* Bytes that are printable characters of Latin-1 stand for themselves. The
- * other 68 are U+0100 and so on, in rising order: 00 to 20, 7F to A0, AD. */
+/* Bytes that are printable characters of Latin-1 map to themselves. The other
+ * 68 map to U+0100 and up, in ascending order: 00 to 20, 7F to A0, AD. */
 enum {
     OTHERS = 0x100,
     LAST_LOW = 0x20,

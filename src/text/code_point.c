@@ -1,3 +1,4 @@
+/* Memory of a growing array of code points. */
 #include "text/code_point.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Code points in UTF-8. */
+/* Reads and writes code points in UTF-8. */
 #ifndef VP_TEXT_CODE_POINT_H
 #define VP_TEXT_CODE_POINT_H
 
@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum { VP_CODE_POINT_BYTES = 4 }; /* the most that one takes */
+enum { VP_CODE_POINT_BYTES = 4 }; /* at most, in UTF-8 */
 
 /* Reads one code point of valid UTF-8. Returns its number of bytes. */
 static inline size_t vp_code_point_take(const unsigned char *at,
@@ -55,13 +55,13 @@ static inline size_t vp_code_point_put(uint32_t c, unsigned char *out)
     return 4;
 }
 
-/* A sequence that grows. All zero: empty. */
+/* A growing array of code points. Initialise to zero. */
 struct vp_code_points {
     uint32_t *at;
     size_t n, capacity;
 };
 
-/* Makes room for `n_more` further ones. VP_OK or VP_ERR_NOMEM. */
+/* Makes room for `n_more` more. Returns VP_OK or VP_ERR_NOMEM. */
 enum vp_status vp_code_points_reserve(struct vp_code_points *points,
                                       size_t n_more);
 void vp_code_points_release(struct vp_code_points *points);

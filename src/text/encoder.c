@@ -1,3 +1,5 @@
+/* Encoding one text: repair UTF-8, find added tokens, normalise, split into
+ * pieces, encode each piece. */
 #include "text/encoder.h"
 
 #include "base/utf8.h"
@@ -8,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* Bytes that grow. */
+/* A growing array of bytes. */
 struct buffer {
     unsigned char *at;
     size_t n, capacity;
@@ -23,7 +25,7 @@ struct vp_encoder {
     struct buffer repaired, normal, prefixed, letters;
 };
 
-/* Room for n bytes; what was there is lost. */
+/* Empties the buffer and makes room for `n` bytes. */
 static enum vp_status buffer_clear(struct buffer *buffer, size_t n)
 {
     buffer->n = 0;
@@ -71,7 +73,7 @@ void vp_encoder_free(struct vp_encoder *encoder)
 
 /* ---- BPE ---------------------------------------------------------------- */
 
-/* A piece that is a token as a whole: its id, or VP_TOKEN_NONE. */
+/* Writes the id of the token that equals the whole piece, or VP_TOKEN_NONE. */
 static enum vp_status find_whole(struct vp_encoder *encoder,
                                  const unsigned char *piece, size_t n,
                                  int32_t *id_out)
@@ -133,6 +135,7 @@ static enum vp_status add_pieces(struct vp_encoder *encoder,
 
 /* ---- Normal forms ------------------------------------------------------- */
 
+/* Returns true if the text is certainly in NFC. */
 static bool is_stable(const unsigned char *at, const unsigned char *end)
 {
     uint32_t c;
@@ -145,7 +148,8 @@ static bool is_stable(const unsigned char *at, const unsigned char *end)
     return true;
 }
 
-/* Brings text into NFC; it stays where it is if it is in NFC. */
+/* Converts [*text_io, *end_io) to NFC in a buffer of the encoder. Leaves both
+ * unchanged if the text is in NFC already. */
 static enum vp_status compose(struct vp_encoder *encoder,
                               const unsigned char **text_io,
                               const unsigned char **end_io)
@@ -172,7 +176,7 @@ static enum vp_status compose(struct vp_encoder *encoder,
     return VP_OK;
 }
 
-/* A copy that begins with a space. */
+/* Copies the text with a space in front, unless it begins with one. */
 static enum vp_status prepend_space(struct vp_encoder *encoder,
                                     const unsigned char **text_io,
                                     const unsigned char **end_io)
@@ -191,7 +195,7 @@ static enum vp_status prepend_space(struct vp_encoder *encoder,
 
 /* ---- A text ------------------------------------------------------------- */
 
-/* Text without added tokens. */
+/* Appends the ids of text without added tokens. */
 static enum vp_status add_plain(struct vp_encoder *encoder,
                                 const unsigned char *text,
                                 const unsigned char *end, struct vp_ids *ids)
@@ -211,7 +215,9 @@ static enum vp_status add_plain(struct vp_encoder *encoder,
     return add_pieces(encoder, text, end, ids);
 }
 
-/* Cuts out the tokens of one set, and gives what is between them on. */
+/* Appends the ids of the added tokens of one set and of the text between them.
+ * `later` selects the second set, whose tokens are searched in the text that
+ * the first set leaves. */
 static enum vp_status add_around(struct vp_encoder *encoder, bool later,
                                  bool ordinary, const unsigned char *text,
                                  const unsigned char *end, struct vp_ids *ids)

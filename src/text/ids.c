@@ -1,3 +1,4 @@
+/* Memory of a growing array of token ids. */
 #include "text/ids.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Counts of pairs are in a hash table; a heap orders pairs by count. Counts in
+ * the heap are corrected when an entry reaches the top. */
 #include "text/pair_merger.h"
 
 #include <stdlib.h>
@@ -11,13 +13,13 @@ struct word {
     int64_t count;
 };
 
-/* Words that hold a pair, as far as an entry of the queue knows. */
+/* Indices of words that contain a pair. */
 struct places {
     uint32_t *words;
     uint32_t n, capacity;
 };
 
-/* How often a pair occurs, and the words where it appeared since the last
+/* The count of a pair, and the words in which it appeared since the last
  * merge. */
 struct pair_count {
     uint64_t pair; /* left << 32 | right; NO_PAIR: an empty slot */
@@ -26,8 +28,8 @@ struct pair_count {
 };
 
 struct entry {
-    uint64_t count; /* when it was pushed; counts that fell since are noticed
-                       when it is popped */
+    uint64_t count; /* at the time of the push; vp_pair_merger_next() corrects
+                       a count that has fallen since */
     uint64_t pair;
     struct places places;
 };
@@ -40,10 +42,10 @@ struct vp_pair_merger {
 
     struct pair_count *slots; /* hash table */
     uint32_t n_slots, n_pairs;
-    uint64_t *touched; /* pairs with fresh places */
+    uint64_t *touched; /* pairs with words in `fresh` */
     uint32_t n_touched, touched_capacity;
 
-    struct entry *queue; /* a heap */
+    struct entry *queue; /* a binary heap ordered by is_before() */
     size_t n_queue, queue_capacity;
     struct entry top; /* the current pair */
 };
@@ -72,7 +74,8 @@ void vp_pair_merger_free(struct vp_pair_merger *merger)
     free(merger);
 }
 
-/* Grows an array for one more element of `size` bytes. */
+/* Makes room for one more element of `size` bytes in the array of which `array`
+ * is the address of the pointer. Returns false if memory is exhausted. */
 static bool grow_array(void *array, size_t n, size_t *capacity, size_t size)
 {
     void *grown;
@@ -172,7 +175,7 @@ static enum vp_status add_place(struct vp_pair_merger *merger,
     return VP_OK;
 }
 
-/* A pair appears (sign 1) or disappears (-1) once in a word. */
+/* Counts that a pair appears (`sign` 1) or disappears (-1) once in a word. */
 static enum vp_status change_count(struct vp_pair_merger *merger, uint32_t left,
                                    uint32_t right, int sign, uint32_t word)
 {
@@ -192,7 +195,7 @@ static enum vp_status change_count(struct vp_pair_merger *merger, uint32_t left,
 
 /* ---- The queue ---------------------------------------------------------- */
 
-/* Whether a comes first: more occurrences, then smaller ids. */
+/* Returns true if `a` comes first: higher count, then smaller ids. */
 static bool is_before(const struct entry *a, const struct entry *b)
 {
     return a->count != b->count ? a->count > b->count : a->pair < b->pair;
@@ -214,7 +217,7 @@ static enum vp_status push(struct vp_pair_merger *merger, struct entry entry)
     return VP_OK;
 }
 
-/* Puts an entry in place of the first one. */
+/* Replaces the first entry of the heap by `entry` and restores the order. */
 static void replace_first(struct entry *heap, size_t n, struct entry entry)
 {
     size_t i = 0, child;
@@ -230,7 +233,7 @@ static void replace_first(struct entry *heap, size_t n, struct entry entry)
     heap[i] = entry;
 }
 
-/* Gives the fresh places of all pairs to the queue. */
+/* Moves the `fresh` words of all touched pairs to the queue. */
 static enum vp_status push_fresh(struct vp_pair_merger *merger)
 {
     enum vp_status st = VP_OK;
@@ -288,8 +291,8 @@ bool vp_pair_merger_next(struct vp_pair_merger *merger, struct vp_pair *out)
     return false;
 }
 
-/* Merges in one word, from left to right without overlap. Counts of the pair
- * itself stay as they are: Hugging Face does so, too. */
+/* Merges in one word, from left to right without overlap. The count of the
+ * merged pair itself is not lowered, as in Hugging Face. */
 static enum vp_status merge_word(struct vp_pair_merger *merger, uint32_t w,
                                  uint32_t left, uint32_t right, uint32_t symbol)
 {

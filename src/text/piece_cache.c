@@ -1,3 +1,4 @@
+/* A hash table of CPU cache lines; each piece has two possible slots. */
 #include "text/piece_cache.h"
 
 #include <stdlib.h>
@@ -30,7 +31,7 @@ void vp_piece_cache_put(struct vp_piece_cache *cache,
 
     if (n_ids > VP_PIECE_IDS)
         return;
-    /* What was here moves to the neighbour, where it is looked for as well. */
+    /* The old piece moves to its second slot, where it is still found. */
     if (piece->n_bytes != 0)
         cache->slots[key->slot ^ 1] = *piece;
     memcpy(piece->words, key->words, sizeof(piece->words));

@@ -1,5 +1,5 @@
-/* Ids of short pieces of text that were encoded before. Text repeats its words,
- * so that most pieces cost one look at one cache line. */
+/* A cache of the ids of short pieces of text. Words repeat, so that most pieces
+ * cost one lookup in one CPU cache line. */
 #ifndef VP_TEXT_PIECE_CACHE_H
 #define VP_TEXT_PIECE_CACHE_H
 
@@ -9,14 +9,14 @@
 #include <string.h>
 
 enum {
-    VP_PIECE_BYTES = 32, /* longer pieces are not kept */
-    VP_PIECE_IDS = 7,    /* nor are those of more ids */
+    VP_PIECE_BYTES = 32, /* longer pieces are not cached */
+    VP_PIECE_IDS = 7,    /* pieces with more ids are not cached */
     VP_PIECE_SLOTS = 1 << 15,
 };
 
-/* A piece as four words. Loads overlap where the piece is no multiple of eight
- * bytes, so that nothing outside of it is read; words and length together say
- * what the piece is. */
+/* The bytes of a piece as four words. Loads overlap if the length is not a
+ * multiple of eight, so that nothing outside the piece is read. Words and
+ * length together identify the piece. */
 struct vp_piece_key {
     uint64_t words[4];
     uint32_t slot;
@@ -25,7 +25,7 @@ struct vp_piece_key {
 
 struct vp_piece {
     uint64_t words[4];
-    uint8_t n_bytes; /* 0: nothing here */
+    uint8_t n_bytes; /* 0: an empty slot */
     uint8_t n_ids;
     uint32_t ids[VP_PIECE_IDS];
 };
@@ -37,11 +37,13 @@ struct vp_piece_cache {
 enum vp_status vp_piece_cache_init(struct vp_piece_cache *cache);
 void vp_piece_cache_release(struct vp_piece_cache *cache);
 
-/* Keeps the ids of a piece. A newer one takes the place of an older one. */
+/* Stores the ids of a piece, if there are at most VP_PIECE_IDS. May evict an
+ * older piece. */
 void vp_piece_cache_put(struct vp_piece_cache *cache,
                         const struct vp_piece_key *key, const uint32_t *ids,
                         size_t n_ids);
 
+/* Packs the first 8 bytes at `at`, or all `n` >= 1 of them, into a word. */
 static inline uint64_t vp_piece_load(const unsigned char *at, size_t n)
 {
     uint64_t word = 0;
@@ -59,7 +61,7 @@ static inline uint64_t vp_piece_load(const unsigned char *at, size_t n)
     return word;
 }
 
-/* `n` is from 1 to VP_PIECE_BYTES. */
+/* Returns the key of a piece of `n` bytes, 1 to VP_PIECE_BYTES. */
 static inline struct vp_piece_key vp_piece_key_of(const unsigned char *at,
                                                   size_t n)
 {
@@ -95,8 +97,8 @@ static inline bool vp_piece_is(const struct vp_piece *piece,
             (piece->words[3] ^ key->words[3])) == 0;
 }
 
-/* Appends the ids of a piece that is kept; false if it is not. `ids` must have
- * room for VP_PIECE_IDS. */
+/* Appends the ids of a cached piece. Returns false if the piece is not cached.
+ * `ids` must have room for VP_PIECE_IDS more. */
 static inline bool vp_piece_cache_get(const struct vp_piece_cache *cache,
                                       const struct vp_piece_key *key,
                                       struct vp_ids *ids)

@@ -1,4 +1,4 @@
-/* Tokens with a meaning for the model. */
+/* The roles of special tokens, which have a meaning for the model. */
 #ifndef VP_TEXT_SPECIAL_H
 #define VP_TEXT_SPECIAL_H
 

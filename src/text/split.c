@@ -1,3 +1,5 @@
+/* The regular expressions by hand: a piece is found from the classes of its
+ * first characters, without backtracking. */
 #include "text/split.h"
 
 #include "text/unicode.h"
@@ -8,7 +10,7 @@ enum {
     LETTER = VP_UNICODE_LETTER,
     NUMBER = VP_UNICODE_NUMBER,
     SPACE = VP_UNICODE_SPACE,
-    KINDS = LETTER | NUMBER | SPACE, /* a class with none of them: other */
+    KINDS = LETTER | NUMBER | SPACE, /* 0: any other kind of character */
 };
 
 /* GPT-2:
@@ -33,7 +35,7 @@ const char *vp_split_regex(enum vp_split split)
     return patterns[split].regex;
 }
 
-/* The kind of the character at `at`, and its end. */
+/* Returns the kind of the character at `at`, and writes its end. */
 static unsigned kind_at(const unsigned char *at, const unsigned char **end_out)
 {
     uint32_t c;
@@ -42,7 +44,7 @@ static unsigned kind_at(const unsigned char *at, const unsigned char **end_out)
     return vp_unicode_of(c) & KINDS;
 }
 
-/* Returns the first place from `at` on where the kind is another one. */
+/* Returns the first place from `at` on with a character of another kind. */
 static const unsigned char *skip_kind(unsigned kind, const unsigned char *at,
                                       const unsigned char *end)
 {
@@ -58,8 +60,9 @@ static bool is_either(unsigned char byte, unsigned char lower, bool any_case)
     return byte == lower || (any_case && byte == lower - 'a' + 'A');
 }
 
-/* The end of 's, 't, 're, 've, 'm, 'll or 'd; NULL if none begins here. With
- * `any_case` also of 'S and the others; U+017F is a form of s, too. */
+/* Returns the end of a contraction ('s, 't, 're, 've, 'm, 'll, 'd) that begins
+ * at `at`, or NULL. `any_case` also accepts upper case, and U+017F, which folds
+ * to s. */
 static const unsigned char *contraction(const unsigned char *at,
                                         const unsigned char *end, bool any_case)
 {
@@ -81,8 +84,9 @@ static const unsigned char *contraction(const unsigned char *at,
     return NULL;
 }
 
-/* A run of spaces: all of it at the end of the text; else all but the last
- * character, which may belong to the next word. */
+/* Returns the end of a piece of spaces: the whole run at the end of the text,
+ * else the run without its last character, which may belong to the next
+ * word. */
 static const unsigned char *spaces(const unsigned char *at,
                                    const unsigned char *end)
 {
@@ -120,7 +124,8 @@ static bool is_line_end(unsigned char byte)
     return byte == '\r' || byte == '\n';
 }
 
-/* Spaces up to the last line end among them, or as in GPT-2. */
+/* Returns the end of a piece of spaces: behind the last line end of the run, or
+ * as spaces() if the run has none. */
 static const unsigned char *lines(const unsigned char *at,
                                   const unsigned char *end)
 {
@@ -151,7 +156,7 @@ static const unsigned char *next_llama3(int max_digits, const unsigned char *at,
         }
         return next;
     }
-    /* Any other character belongs to the letters that follow it. */
+    /* Any other character starts the piece of the letters that follow it. */
     if (!is_line_end(*at) && next < end && kind_at(next, &word) == LETTER)
         return skip_kind(LETTER, word, end);
     if (*at == ' ' && next < end && kind_at(next, &word) == 0) {

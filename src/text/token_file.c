@@ -1,3 +1,4 @@
+/* Refuses devices and very large files before it reads them. */
 #include "text/token_file.h"
 
 #include "base/nearest.h"

@@ -1,4 +1,5 @@
-/* Opening a tokenizer: which files there are decides which reader is used. */
+/* Opens a tokenizer: chooses the reader by the files that exist, and collects
+ * special tokens. */
 #include "text/tokenizer.h"
 
 #include "base/nearest.h"
@@ -49,7 +50,7 @@ static enum vp_status find_place(const char *path, struct place *place,
     slash = strrchr(place->folder, '/');
     place->file = path + (slash ? slash + 1 - place->folder : 0);
     if (slash)
-        slash[slash == place->folder] = '\0'; /* "/" stays */
+        slash[slash == place->folder] = '\0'; /* "/a" has the folder "/" */
     else
         memcpy(place->folder, ".", 2);
     return VP_OK;
@@ -82,7 +83,7 @@ static enum vp_status read_pair(struct vp_tokenizer *tokenizer,
     return vp_tokenizer_read_bpe(tokenizer, vocab, merges, err);
 }
 
-/* By the name of the file. */
+/* Chooses the reader by the name of the file. */
 static enum vp_status read_file(struct vp_tokenizer *tokenizer,
                                 const char *path, const struct place *place,
                                 struct vp_err *err)
@@ -109,7 +110,7 @@ static enum vp_status read_file(struct vp_tokenizer *tokenizer,
     if (ends_with(place->file, ".txt"))
         return vp_tokenizer_read_wordpiece(tokenizer, path, err);
     return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: is no tokenizer by its name; give tokenizer.json, "
+                      "%s: is not named like a tokenizer; give tokenizer.json, "
                       "vocab.txt, or vocab.json and merges.txt",
                       path);
 }
@@ -212,7 +213,7 @@ enum vp_status vp_tokenizer_add_token(struct vp_tokenizer *tokenizer,
 
 /* ---- The tokenizer ------------------------------------------------------ */
 
-/* Bytes of tokens, for decoding. */
+/* Prepares decoding: the bytes that each token stands for. */
 static enum vp_status decode_tokens(struct vp_tokenizer *tokenizer)
 {
     const struct vp_vocabulary *vocabulary = &tokenizer->vocabulary;
@@ -261,7 +262,7 @@ static enum vp_status read_all(struct vp_tokenizer *tokenizer, const char *path,
     return tokenizer->is_bpe ? decode_tokens(tokenizer) : VP_OK;
 }
 
-/* Messages quote tokens, which may hold any character. */
+/* Replaces control characters: messages quote tokens, which may have any. */
 static void keep_one_line(char *text)
 {
     for (; *text; text++)

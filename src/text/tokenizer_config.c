@@ -1,5 +1,5 @@
-/* tokenizer_config.json: what vocab.txt and merges.txt cannot say, and which
- * token has which meaning. Keys that are not about encoding are passed over. */
+/* Reads tokenizer_config.json: settings that vocab.txt and merges.txt cannot
+ * express, and the names of special tokens. Other keys are ignored. */
 #include "text/internal.h"
 #include "text/token_file.h"
 #include "text/tokenizer_parts.h"
@@ -18,7 +18,7 @@ static const struct {
     { "eos_token", VP_SPECIAL_END },
 };
 
-/* A flag that may be missing or null: then `otherwise`. */
+/* Reads a flag; writes `otherwise` if it is missing or null. */
 static enum vp_status take_flag(const json_t *config, const char *key,
                                 bool otherwise, bool *out, struct vp_err *err)
 {
@@ -41,7 +41,8 @@ static enum vp_status take_rules(struct vp_bert_rules *rules,
     return take_flag(config, "tokenize_chinese_chars", true, &rules->cjk, err);
 }
 
-/* A special token is a text, or an object with one as 'content'. */
+/* Reads a special token: a text, or an object with a text 'content'. `mark`
+ * also adds it to the tokens that are searched for in a text. */
 static enum vp_status take_role(struct vp_tokenizer *tokenizer,
                                 enum vp_special special, const json_t *value,
                                 bool mark, struct vp_err *err)

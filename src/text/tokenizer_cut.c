@@ -1,9 +1,10 @@
-/* Where a long text may be cut and encoded in parts.
+/* Finds places at which a long text may be cut and encoded in parts.
  *
- * No expression of split.h has a piece that goes on behind an LF with anything
- * but white space, and WordPiece cuts at white space. At the end of a text GPT-2
- * takes all white space as one piece, elsewhere all but its last character, so
- * that only an LF alone between other characters gives the same pieces. */
+ * No expression of split.h has a piece that continues after an LF with anything
+ * but white space, and WordPiece splits at white space. GPT-2 takes all white
+ * space as one piece at the end of a text, and all but its last character
+ * elsewhere. So a cut leaves the pieces unchanged only behind a single LF
+ * between visible characters. */
 #include "text/tokenizer.h"
 
 #include "text/code_point.h"
@@ -12,7 +13,8 @@
 
 #include <string.h>
 
-/* A token that is found in ordinary text and may reach over an LF. */
+/* Returns true if a token that is found in ordinary text may extend over an
+ * LF. */
 static bool reaches_over(const struct vp_added *added)
 {
     for (int i = 0; i < added->n; i++) {
@@ -26,7 +28,7 @@ static bool reaches_over(const struct vp_added *added)
     return false;
 }
 
-/* The code point that ends before `end`. */
+/* Returns the last code point before `end`. */
 static uint32_t code_point_before(const unsigned char *start,
                                   const unsigned char *end)
 {
@@ -39,7 +41,8 @@ static uint32_t code_point_before(const unsigned char *start,
     return c;
 }
 
-/* No white space for any tokenizer, and nothing that BERT drops. */
+/* Returns true if no tokenizer reads `c` as white space and BERT does not drop
+ * it. */
 static bool is_visible(uint32_t c)
 {
     return c > ' ' &&

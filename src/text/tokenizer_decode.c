@@ -1,4 +1,4 @@
-/* From ids back to text. */
+/* Converts ids back to text. */
 #include "text/internal.h"
 
 #include "base/utf8.h"
@@ -9,7 +9,8 @@
 
 /* ---- WordPiece ---------------------------------------------------------- */
 
-/* Replacements of Hugging Face's decoder, each over the whole token. */
+/* Replacements of Hugging Face's decoder, applied to each token in this
+ * order. */
 static const char *const replacements[][2] = {
     { " .", "." },     { " ?", "?" },           { " !", "!" },
     { " ,", "," },     { " ' ", "'" },          { " n't", "n't" },
@@ -17,7 +18,8 @@ static const char *const replacements[][2] = {
     { " 've", "'ve" }, { " 're", "'re" },
 };
 
-/* Replaces `from` by `to`, which is not longer. Returns the new length. */
+/* Replaces every `from` by `to`, which is not longer. Returns the new
+ * length. */
 static size_t replace_all(char *text, size_t n, const char *from,
                           const char *to)
 {
@@ -35,6 +37,7 @@ static size_t replace_all(char *text, size_t n, const char *from,
     return out;
 }
 
+/* Appends a token with the space before it, or without its prefix. */
 static void add_word(const struct vp_tokenizer *tokenizer,
                      const struct vp_token *token, bool first,
                      struct vp_strbuf *out)
@@ -63,7 +66,8 @@ static void add_word(const struct vp_tokenizer *tokenizer,
 
 /* ---- BPE ---------------------------------------------------------------- */
 
-/* Characters may be cut between tokens: the bytes are checked together. */
+/* Appends `bytes` with U+FFFD for ill-formed UTF-8. All tokens are checked
+ * together, because a character may be split between two of them. */
 static enum vp_status add_repaired(const struct vp_strbuf *bytes,
                                    struct vp_strbuf *out)
 {
@@ -99,7 +103,7 @@ static enum vp_status add_tokens(const struct vp_tokenizer *tokenizer,
             !vocabulary->tokens[ids[i]].bytes)
             return vp_err_set(err, VP_ERR_INVALID,
                               "id %u is no token; the vocabulary has %d ids: "
-                              "check that it is the one that encoded the text",
+                              "decode with the tokenizer that encoded the text",
                               (unsigned)ids[i], vocabulary->n);
         if (skip_special && vp_tokenizer_is_special(tokenizer, ids[i]))
             continue;

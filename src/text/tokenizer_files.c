@@ -1,4 +1,4 @@
-/* vocab.txt of WordPiece, vocab.json and merges.txt of BPE. */
+/* Reads vocab.txt of WordPiece, and vocab.json with merges.txt of BPE. */
 #include "text/internal.h"
 
 #include "base/utf8.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CHARS = 100 }; /* of a word; longer ones are unknown */
+enum { MAX_CHARS = 100 }; /* longer words become the unknown token */
 
 static enum vp_status not_utf8(const char *path, size_t at, struct vp_err *err)
 {
@@ -21,7 +21,7 @@ static enum vp_status not_utf8(const char *path, size_t at, struct vp_err *err)
 
 /* ---- vocab.txt ---------------------------------------------------------- */
 
-/* The length of a line without the spaces at its end. */
+/* Returns the length of a line without the spaces at its end. */
 static size_t trim_end(const char *line, size_t n)
 {
     while (n > 0) {

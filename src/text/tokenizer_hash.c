@@ -1,4 +1,4 @@
-/* What decides the ids of a text, as one hash. */
+/* Hashes everything that determines the ids of a text. */
 #include "text/internal.h"
 #include "text/tokenizer.h"
 
@@ -69,7 +69,7 @@ static void add_bpe(struct vp_sha256 *sha, const struct vp_tokenizer *tokenizer)
                         (unsigned)tokenizer->nfc << 2 |
                         (unsigned)tokenizer->prefix_space << 1 |
                         (unsigned)tokenizer->ignore_merges);
-    /* The same merges in the same order make the same table. */
+    /* Slots depend only on the merges and their order. */
     for (uint32_t i = 0; i < bpe->n_slots; i++) {
         if (bpe->merges[i].pair == VP_BPE_NO_PAIR)
             continue;

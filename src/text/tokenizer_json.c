@@ -1,6 +1,6 @@
-/* tokenizer.json: BERT's WordPiece and byte-level BPE of GPT-2, Llama 3 and
- * Qwen 2. Every other type of a component is refused by name, because it would
- * give other ids. */
+/* Reads tokenizer.json: WordPiece of BERT and byte-level BPE of GPT-2, Llama 3
+ * and Qwen 2. Refuses every other type of component, because it would give
+ * other ids. */
 #include "text/internal.h"
 #include "text/token_file.h"
 #include "text/tokenizer_parts.h"
@@ -10,7 +10,8 @@
 
 enum { MAX_PARTS = 8, MAX_CHARS = 100 };
 
-/* A component: null, one object, or the parts of a Sequence. */
+/* A component of the tokenizer. null has no parts, an object is one part, and a
+ * Sequence has several. */
 struct component {
     const char *key;
     const json_t *parts[MAX_PARTS];
@@ -32,6 +33,8 @@ static enum vp_status refuse(const struct component *component, int i,
                       component->key, type_of(component->parts[i]), supported);
 }
 
+/* Reads the component `key` of `root`; a Sequence has its parts below
+ * `list`. */
 static enum vp_status find_component(const json_t *root, const char *key,
                                      const char *list,
                                      struct component *component,
@@ -73,7 +76,7 @@ static bool flag_of(const json_t *part, const char *key, bool otherwise)
     return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
-/* A text, or NULL if it is missing or null. */
+/* Returns a text, or NULL if it is missing or null. */
 static const char *text_of(const json_t *part, const char *key)
 {
     return json_string_value(json_object_get(part, key));
@@ -131,8 +134,8 @@ static enum vp_status take_wordpiece(struct vp_tokenizer *tokenizer,
 
     if (max && (!json_is_integer(max) || json_integer_value(max) < 1))
         return vp_err_set(err, VP_ERR_INVALID,
-                          "model.max_input_chars_per_word: is no whole number "
-                          "from 1; correct it");
+                          "model.max_input_chars_per_word: is not a whole "
+                          "number from 1; correct it");
     st = vp_wordpiece_init(&tokenizer->wordpiece, &tokenizer->vocabulary,
                            unknown ? unknown : "[UNK]", prefix ? prefix : "##",
                            max ? (size_t)json_integer_value(max) : MAX_CHARS,
@@ -158,7 +161,8 @@ static enum vp_status take_normalizer(struct vp_tokenizer *tokenizer,
     return VP_OK;
 }
 
-/* Split by one of the known expressions, then ByteLevel without its own. */
+/* Reads Split with one of the known expressions, followed by ByteLevel without
+ * an expression of its own. */
 static enum vp_status take_split(struct vp_tokenizer *tokenizer,
                                  const struct component *cut,
                                  struct vp_err *err)
@@ -219,7 +223,7 @@ static enum vp_status take_cut(struct vp_tokenizer *tokenizer,
     return VP_OK;
 }
 
-/* "a b" in old files, ["a", "b"] in new ones. */
+/* Reads a merge: "a b" in old files, ["a", "b"] in new ones. */
 static enum vp_status take_merge(struct vp_tokenizer *tokenizer,
                                  const json_t *merge, struct vp_err *err)
 {
@@ -263,7 +267,8 @@ static enum vp_status take_merges(struct vp_tokenizer *tokenizer,
     return VP_OK;
 }
 
-/* Bytes without a token become the unknown token in Hugging Face. */
+/* Returns true if every byte has a token. Hugging Face would encode a byte
+ * without one as the unknown token, which vpipe does not support. */
 static bool has_all_bytes(const struct vp_bpe *bpe)
 {
     for (int byte = 0; byte < 256; byte++)
@@ -303,6 +308,8 @@ static enum vp_status take_bpe(struct vp_tokenizer *tokenizer,
 
 /* ---- The file ----------------------------------------------------------- */
 
+/* Returns VP_ERR_INVALID if a part of the component `key` has a type that is
+ * not in `known`, which ends with NULL. */
 static enum vp_status check_types(const json_t *root, const char *key,
                                   const char *list, const char *const *known,
                                   const char *supported, struct vp_err *err)
@@ -352,7 +359,7 @@ static enum vp_status take_model(struct vp_tokenizer *tokenizer,
                           "has no object 'model'; give a tokenizer.json of "
                           "Hugging Face");
     if (!type && json_object_get(model, "merges"))
-        type = "BPE"; /* old files */
+        type = "BPE"; /* old files have no type */
     tokenizer->is_bpe = type && strcmp(type, "BPE") == 0;
     if (!tokenizer->is_bpe && (!type || strcmp(type, "WordPiece") != 0))
         return vp_err_set(err, VP_ERR_INVALID,
@@ -383,7 +390,7 @@ static enum vp_status take_root(struct vp_tokenizer *tokenizer,
     static const char *const byte_level[] = { "ByteLevel", NULL };
 
     VP_TRY(take_model(tokenizer, root, err));
-    /* Nothing is added to the ids of a text, but the types must be known. */
+    /* vpipe does not run the post-processor, but refuses unknown types. */
     VP_TRY(check_types(root, "post_processor", "processors", ends,
                        "TemplateProcessing, BertProcessing, RobertaProcessing "
                        "and ByteLevel",

@@ -1,3 +1,5 @@
+/* Vocabulary, merges and added tokens, as the readers of file formats add
+ * them. */
 #include "text/tokenizer_parts.h"
 
 #include <stdlib.h>
@@ -6,7 +8,7 @@
 enum vp_status vp_tokenizer_add_vocab(struct vp_tokenizer *tokenizer,
                                       const json_t *vocab, struct vp_err *err)
 {
-    /* jansson has an iterator for objects that are not const only. */
+    /* jansson's iterators do not accept const objects. */
     json_t *object = (json_t *)(uintptr_t)vocab;
 
     for (void *at = json_object_iter(object); at;
@@ -25,7 +27,8 @@ enum vp_status vp_tokenizer_add_vocab(struct vp_tokenizer *tokenizer,
     return VP_OK;
 }
 
-/* The id of the token that two others make. VP_OK or VP_ERR_NOMEM. */
+/* Writes the id of the token `left``right`, or VP_TOKEN_NONE. Returns VP_OK or
+ * VP_ERR_NOMEM. */
 static enum vp_status find_merged(const struct vp_tokenizer *tokenizer,
                                   const char *left, size_t n_left,
                                   const char *right, size_t n_right,
@@ -83,7 +86,7 @@ enum vp_status vp_tokenizer_mark_special(struct vp_tokenizer *tokenizer,
                                   err);
 }
 
-/* A flag of an added token: false if it is missing. */
+/* Returns a flag of an added token; false if it is missing. */
 static bool has_flag(const json_t *token, const char *name)
 {
     return json_is_true(json_object_get(token, name));

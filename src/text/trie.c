@@ -1,3 +1,5 @@
+/* Edges of the trie are in one open hash table, which is sized before the first
+ * token is added. */
 #include "text/trie.h"
 
 #include <stdlib.h>
@@ -5,7 +7,7 @@
 
 struct vp_trie_edge {
     uint32_t from; /* node << 8 | byte */
-    uint32_t to;   /* 0: no edge here; none leads to the root */
+    uint32_t to;   /* 0: an empty slot, as no edge leads to the root */
 };
 
 enum { MAX_NODES = 1 << 24 };

@@ -1,3 +1,4 @@
+/* Lower case, NFD and NFC with the generated tables of unicode_tables.h. */
 #include "text/unicode.h"
 
 #include <stdbool.h>
@@ -8,18 +9,18 @@ enum {
     HANGUL_S = 0xAC00, /* syllables */
     HANGUL_L = 0x1100, /* leading consonants */
     HANGUL_V = 0x1161, /* vowels */
-    HANGUL_T = 0x11A7, /* trailing consonants; the first one means none */
+    HANGUL_T = 0x11A7, /* trailing consonants; index 0 means none */
     N_L = 19,
     N_V = 21,
     N_T = 28,
     N_S = N_L * N_V * N_T,
 };
 
-/* Runs of marks up to this length are sorted in place. */
+/* Runs of up to FEW_MARKS marks are sorted by insertion. */
 enum { FEW_MARKS = 16, N_COMBINING = 256 };
 
-/* The first mapping whose range ends at `a` or behind it; for pairs, the first
- * one not before (a, b). */
+/* Returns the first mapping whose range ends at or after `a`; with `pairs`, the
+ * first mapping at or after (a, b). NULL if there is none. */
 static const struct vp_unicode_mapping *find(
     const struct vp_unicode_mapping *list, int n, uint32_t a, uint32_t b,
     bool pairs)
@@ -106,7 +107,7 @@ static void sort_few(uint32_t *marks, size_t n)
     }
 }
 
-/* Counting sort: any text is sorted in time proportional to its length. */
+/* Counting sort, so that sorting takes linear time for any text. */
 static void sort_many(uint32_t *marks, size_t n, uint32_t *sorted)
 {
     size_t start[N_COMBINING + 1] = { 0 };
@@ -142,7 +143,7 @@ enum vp_status vp_unicode_sort_marks(struct vp_code_points *points)
 
 /* ---- NFC ---------------------------------------------------------------- */
 
-/* The composition of a pair, or 0. */
+/* Returns the composition of a pair, or 0. */
 static uint32_t compose_pair(uint32_t a, uint32_t b)
 {
     const struct vp_unicode_mapping *pair;
@@ -163,14 +164,14 @@ void vp_unicode_compose_all(struct vp_code_points *points)
     uint32_t *at = points->at;
     size_t n = 0, starter = 0;
     bool has_starter = false;
-    unsigned last =
-        0; /* combining class of what is before, since the starter */
+    unsigned last = 0; /* combining class of the code point before */
 
     for (size_t i = 0; i < points->n; i++) {
         unsigned own = combining_of(at[i]);
         uint32_t composed = 0;
 
-        /* A mark of the same or a higher class in between blocks it. */
+        /* A mark in between of the same or a higher class blocks
+         * composition. */
         if (has_starter && (n == starter + 1 || last < own))
             composed = compose_pair(at[starter], at[i]);
         if (composed != 0) {

@@ -1,16 +1,18 @@
-/* Tables that tools/unicode/make_tables.c writes when vpipe is built, from
- * src/text/unicode. unicode.h has the functions that read them. */
+/* Tables that tools/unicode/make_tables.c generates from src/text/unicode when
+ * vpipe is built. unicode.h has the functions that read them. */
 #ifndef VP_TEXT_UNICODE_TABLES_H
 #define VP_TEXT_UNICODE_TABLES_H
 
 #include <stdint.h>
 
-/* Two stages: the block of 256 code points, then the class in the block. */
+/* A two-stage table: c >> 8 selects a block of 256 code points, c & 0xFF the
+ * class within the block. */
 extern const uint8_t vp_unicode_block[];
 extern const uint16_t vp_unicode_class[][256];
 
-/* Sorted by `from`. lower, decompose: from[0] to a sequence; compose: the pair
- * `from` to to[0]; combining: the range `from` has the class to[0]. */
+/* Sorted by `from`. In `lower` and `decompose`, from[0] maps to the sequence
+ * `to`; in `compose`, the pair `from` maps to to[0]; in `combining`, the range
+ * `from` has the combining class to[0]. */
 struct vp_unicode_mapping {
     uint32_t from[2], to[4];
     int n_to;

@@ -1,4 +1,4 @@
-/* Options of training a vocabulary. */
+/* Options for training a vocabulary. */
 #ifndef VP_TEXT_VOCAB_OPTIONS_H
 #define VP_TEXT_VOCAB_OPTIONS_H
 
@@ -10,8 +10,8 @@ struct vp_vocab_options {
     bool cased;                 /* WordPiece: keeps case and accents */
     int size;                   /* tokens, at most */
     int64_t min_count;          /* pairs that occur less often are not merged */
-    int max_characters;         /* WordPiece: the most frequent ones; 0: all */
-    const char *const *special; /* the first tokens */
+    int max_characters;         /* WordPiece: keeps the most frequent; 0: all */
+    const char *const *special; /* special tokens, which get the first ids */
     int n_special;
 };
 

@@ -1,3 +1,5 @@
+/* Trains a vocabulary: counts words, adds single characters or bytes, then
+ * merges the most frequent pairs. */
 #include "text/vocab_trainer.h"
 
 #include "base/utf8.h"
@@ -81,7 +83,8 @@ enum vp_status vp_vocab_trainer_add(struct vp_vocab_trainer *trainer,
 
 /* ---- First tokens ------------------------------------------------------- */
 
-/* Adds a token unless it is there; returns its id by `id_out` (may be NULL). */
+/* Adds a token unless the vocabulary has it, and writes its id to `id_out`,
+ * which may be NULL. */
 static enum vp_status add_token(struct vp_vocab_trainer *trainer,
                                 const char *bytes, size_t n, uint32_t *id_out)
 {
@@ -97,7 +100,8 @@ static enum vp_status add_token(struct vp_vocab_trainer *trainer,
     return VP_OK;
 }
 
-/* "x", or "##x" inside a word. Returns its length. */
+/* Writes the token of a character: "x", or "##x" inside a word. Returns its
+ * length. */
 static size_t spell(uint32_t c, bool inside, char out[8])
 {
     size_t n = inside ? strlen(VP_VOCAB_PREFIX) : 0;
@@ -123,7 +127,7 @@ struct character {
     int64_t count;
 };
 
-/* The most frequent first; of equal ones the smaller code point. */
+/* Orders by descending count, then by code point. */
 static int by_count(const void *a, const void *b)
 {
     const struct character *x = a, *y = b;
@@ -133,7 +137,8 @@ static int by_count(const void *a, const void *b)
     return (x->c > y->c) - (x->c < y->c);
 }
 
-/* counts[c] of characters beyond the limit become 0. */
+/* Sets counts[c] to 0 for all but the `max` most frequent characters; `max` 0
+ * keeps all. */
 static enum vp_status drop_rare(int64_t *counts, int max)
 {
     struct character *list;
@@ -157,7 +162,8 @@ static enum vp_status drop_rare(int64_t *counts, int max)
     return VP_OK;
 }
 
-/* counts[c]: all of them; inside[c]: those that do not begin a word. */
+/* Adds all occurrences of c to counts[c], and sets inside[c] if c occurs after
+ * the first character of a word. */
 static void count_characters(const struct vp_word_count *words, int64_t *counts,
                              bool *inside)
 {
@@ -197,7 +203,8 @@ static enum vp_status add_characters(struct vp_vocab_trainer *trainer)
 
 /* ---- Words as symbols --------------------------------------------------- */
 
-/* Appends the symbols of a word; characters without a token are left out. */
+/* Writes the symbols of a word without characters that have no token. Returns
+ * their number. */
 static size_t to_symbols(const struct vp_vocab_trainer *trainer,
                          const struct vp_counted_word *word, uint32_t *out)
 {
@@ -263,7 +270,7 @@ static enum vp_status keep_merge(struct vp_vocab_trainer *trainer,
     return VP_OK;
 }
 
-/* The token that two others make, the prefix of the second one left out. */
+/* Adds the token that two others make, without the prefix of the second. */
 static enum vp_status join(struct vp_vocab_trainer *trainer, uint32_t left,
                            uint32_t right, uint32_t *id_out)
 {
@@ -306,7 +313,7 @@ static enum vp_status merge_all(struct vp_vocab_trainer *trainer,
     return VP_OK;
 }
 
-/* A pair by its ids, then by its place in the list. */
+/* A merge with its rank, ordered by by_pair(). */
 struct ranked {
     uint64_t pair;
     int rank;
@@ -321,8 +328,8 @@ static int by_pair(const void *a, const void *b)
     return x->rank - y->rank;
 }
 
-/* A pair may be merged twice, if its token was made from other pairs, too: the
- * last time counts. */
+/* Keeps only the last merge of each pair. A pair is merged again if later
+ * merges of other pairs produce its tokens anew. */
 static enum vp_status drop_repeated(struct vp_vocab_trainer *trainer)
 {
     struct vp_vocab_merge *merges = trainer->merges;

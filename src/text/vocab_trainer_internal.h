@@ -1,4 +1,4 @@
-/* What training and writing a vocabulary share. */
+/* The state of a vocabulary trainer, shared by training and writing. */
 #ifndef VP_TEXT_VOCAB_TRAINER_INTERNAL_H
 #define VP_TEXT_VOCAB_TRAINER_INTERNAL_H
 
@@ -21,7 +21,7 @@ struct vp_vocab_trainer {
     struct vp_bert_scratch scratch;
     struct vp_vocabulary vocabulary;
     struct vp_vocab_merge *merges;
-    int n_merges, capacity;
+    int n_merges, capacity; /* of `merges` */
 };
 
 #endif

@@ -1,4 +1,5 @@
-/* Files of a trained vocabulary, with the bytes that Hugging Face writes. */
+/* Writes the files of a trained vocabulary, byte for byte as Hugging Face
+ * does. */
 #include "text/vocab_trainer.h"
 
 #include "base/strbuf.h"
@@ -181,8 +182,8 @@ static const struct {
 };
 enum { N_FILES = sizeof(files) / sizeof(files[0]) };
 
-static void place(char path[PATH_MAX], const char *folder, int i,
-                  const char *end)
+static void make_path(char path[PATH_MAX], const char *folder, int i,
+                      const char *end)
 {
     snprintf(path, PATH_MAX, "%s/%s%s", folder, files[i].name, end);
 }
@@ -195,7 +196,7 @@ static enum vp_status write_new(const struct vp_vocab_trainer *trainer,
     FILE *file;
     bool good;
 
-    place(path, folder, i, ".tmp");
+    make_path(path, folder, i, ".tmp");
     files[i].add(&text, trainer);
     if (text.failed) {
         vp_strbuf_release(&text);
@@ -226,8 +227,8 @@ enum vp_status vp_vocab_trainer_write(const struct vp_vocab_trainer *trainer,
             if (!(trainer->options.wordpiece ? files[i].of_wordpiece
                                              : files[i].of_bpe))
                 continue;
-            place(new, folder, i, ".tmp");
-            place(path, folder, i, "");
+            make_path(new, folder, i, ".tmp");
+            make_path(path, folder, i, "");
             if (pass == 0 && st == VP_OK)
                 st = write_new(trainer, folder, i, err);
             else if (pass == 1 && st != VP_OK)

@@ -1,3 +1,5 @@
+/* Tokens are in an array by id; an open hash table (FNV-1a) finds ids by
+ * bytes. */
 #include "text/vocabulary.h"
 
 #include <inttypes.h>
@@ -21,7 +23,7 @@ void vp_vocabulary_release(struct vp_vocabulary *vocabulary)
     memset(vocabulary, 0, sizeof(*vocabulary));
 }
 
-/* The slot of the token, or the empty one where it belongs. */
+/* Returns the slot of the token, or the empty slot for it. */
 static uint32_t find_slot(const struct vp_vocabulary *vocabulary,
                           const char *bytes, size_t n_bytes)
 {
@@ -78,17 +80,14 @@ static enum vp_status grow_tokens(struct vp_vocabulary *vocabulary, int n)
     return VP_OK;
 }
 
-/* Puts a token that is in the table under a new id. */
-static enum vp_status move_token(struct vp_vocabulary *vocabulary,
-                                 uint32_t slot, int id)
+/* Gives the token of `slot` another id, which is free. */
+static void move_token(struct vp_vocabulary *vocabulary, uint32_t slot, int id)
 {
     struct vp_token *old = &vocabulary->tokens[vocabulary->slots[slot] - 1];
 
     vocabulary->tokens[id] = *old;
-    if (old != &vocabulary->tokens[id])
-        old->bytes = NULL;
+    old->bytes = NULL;
     vocabulary->slots[slot] = (uint32_t)id + 1;
-    return VP_OK;
 }
 
 enum vp_status vp_vocabulary_add(struct vp_vocabulary *vocabulary,
@@ -113,8 +112,10 @@ enum vp_status vp_vocabulary_add(struct vp_vocabulary *vocabulary,
     if (vocabulary->tokens[id].bytes)
         return vp_err_set(err, VP_ERR_INVALID,
                           "two tokens have the id %" PRId64 "; keep one", id);
-    if (vocabulary->slots[slot] != 0)
-        return move_token(vocabulary, slot, (int)id);
+    if (vocabulary->slots[slot] != 0) {
+        move_token(vocabulary, slot, (int)id);
+        return VP_OK;
+    }
     copy = vp_arena_alloc(&vocabulary->arena, n_bytes + 1);
     if (!copy)
         return VP_ERR_NOMEM;

@@ -1,3 +1,5 @@
+/* Words are in an array in order of appearance; an open hash table finds
+ * them. */
 #include "text/word_count.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* How often each word occurs. Words keep the order of their first
+/* Counts occurrences of words. Words are in the order of their first
  * occurrence. */
 #ifndef VP_TEXT_WORD_COUNT_H
 #define VP_TEXT_WORD_COUNT_H
@@ -14,7 +14,7 @@ struct vp_counted_word {
     int64_t count;
 };
 
-/* All zero: none. */
+/* Initialise to zero. */
 struct vp_word_count {
     struct vp_counted_word *words;
     uint32_t n, capacity;
@@ -23,7 +23,8 @@ struct vp_word_count {
     struct vp_arena arena;
 };
 
-/* Counts one occurrence. VP_OK or VP_ERR_NOMEM. */
+/* Counts one occurrence of a word, which is copied. Returns VP_OK or
+ * VP_ERR_NOMEM. */
 enum vp_status vp_word_count_add(struct vp_word_count *count,
                                  const unsigned char *bytes, size_t n_bytes);
 void vp_word_count_release(struct vp_word_count *count);

@@ -1,3 +1,4 @@
+/* Greedy longest match with the trie of the vocabulary. */
 #include "text/wordpiece.h"
 
 #include <string.h>
@@ -28,7 +29,8 @@ void vp_wordpiece_release(struct vp_wordpiece *wordpiece)
     vp_trie_release(&wordpiece->trie);
 }
 
-/* Appends the ids of a word; returns false where no token goes on. */
+/* Appends the ids of a word. Returns false if no token matches the rest of the
+ * word; the ids before it stay appended. */
 static bool cut_word(const struct vp_wordpiece *wordpiece,
                      const unsigned char *word, size_t n, struct vp_ids *ids)
 {

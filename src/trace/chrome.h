@@ -1,4 +1,4 @@
-/* Numbers and words that the writer and the reader of trace files share. */
+/* Constants of the trace file format, shared by its writer and reader. */
 #ifndef VP_TRACE_CHROME_H
 #define VP_TRACE_CHROME_H
 
@@ -7,7 +7,7 @@
 enum {
     VP_CHROME_VERSION = 1,
     VP_CHROME_PID = 1,
-    VP_CHROME_FIRST_TID = 1, /* of rank 0: Perfetto keeps thread 0 for idling */
+    VP_CHROME_FIRST_TID = 1, /* tid of rank 0; Perfetto reserves tid 0 */
 };
 
 #endif

@@ -1,3 +1,4 @@
+/* Memory of a recorder's ring buffer. */
 #include "trace/recorder.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* A timeline in memory: put together from recorders, cut, and asked. */
+/* Timelines in memory: collecting them from recorders, cutting them, and
+ * computing times and memory from them. */
 #include "trace/trace.h"
 
 #include "trace/internal.h"
@@ -47,6 +48,7 @@ void vp_trace_set_name(struct vp_trace *trace, const char *name)
 
 /* ---- Collecting --------------------------------------------------------- */
 
+/* Returns the number of events that the ring still holds. */
 static uint64_t n_kept(const struct vp_recorder *recorder)
 {
     uint64_t n = recorder->mask + 1;
@@ -68,7 +70,8 @@ static enum vp_status copy_ring(const struct vp_recorder *recorder,
     return VP_OK;
 }
 
-/* Where every ring that lost something still has all. */
+/* The window begins with the first event, or where the last of the rings that
+ * have overwritten events begins. */
 static void find_window(struct vp_trace *trace,
                         const struct vp_recorder *const *recorders)
 {
@@ -93,8 +96,8 @@ static void find_window(struct vp_trace *trace,
     trace->end_ns = last;
 }
 
-/* Drops what is outside, and the outside part of what lies across. Waits come
- * first in an action. */
+/* Drops events outside the window and shortens events that cross its borders.
+ * The wait of an event is at its start. */
 static void cut_rank(struct vp_trace_rank *rank, int64_t begin_ns,
                      int64_t end_ns)
 {
@@ -128,6 +131,7 @@ static void cut(struct vp_trace *trace, int64_t begin_ns, int64_t end_ns)
     trace->end_ns = end_ns;
 }
 
+/* Makes the start of the window time 0. */
 static void shift(struct vp_trace *trace)
 {
     int64_t zero = trace->begin_ns;
@@ -143,7 +147,8 @@ static void shift(struct vp_trace *trace)
     trace->plan_ns = trace->plan_ns > zero ? trace->plan_ns - zero : -1;
 }
 
-/* Of the plan in force, and of those before it. */
+/* Returns the number of stages of the current plan or, if larger, of earlier
+ * plans that still have events. */
 static int count_stages(const struct vp_recorder *const *recorders, int n_ranks,
                         int n_stages)
 {
@@ -172,7 +177,9 @@ enum vp_status vp_trace_collect(const char *name,
         st = copy_ring(recorders[r], &trace.ranks[r]);
     if (st != VP_OK) {
         vp_trace_release(&trace);
-        return vp_err_set(err, st, "trace of %.64s: out of memory", name);
+        return vp_err_set(err, st,
+                          "trace of %.64s: out of memory; close other programs",
+                          name);
     }
     vp_trace_set_name(&trace, name);
     memcpy(trace.stages, stages, (size_t)n_stages * sizeof(*stages));
@@ -230,7 +237,7 @@ bool vp_trace_has_stage(const struct vp_trace *trace, int rank, int stage)
 struct node {
     bool used;
     bool split;   /* W ends a minibatch, not B */
-    int first_mb; /* of the forwards in the window */
+    int first_mb; /* the smallest minibatch with a forward in the window */
     int n;        /* minibatches in flight */
 };
 
@@ -245,8 +252,9 @@ static bool ends_minibatch(const struct node *node,
     return e->kind == (node->split ? VP_ACTION_W : VP_ACTION_B);
 }
 
-/* What each stage has in flight when the window begins: minibatches that end
- * in it without a forward in it. Those of one kind come in order. */
+/* Counts the minibatches in flight at the start of the window for each stage:
+ * those that end in the window but have no forward in it. Minibatches of a
+ * stage run in order, so these are the ones below first_mb. */
 static void find_in_flight(const struct vp_trace_rank *rank, struct node *nodes)
 {
     for (int i = 0; i < rank->n_events; i++) {
@@ -268,7 +276,8 @@ static void find_in_flight(const struct vp_trace_rank *rank, struct node *nodes)
     }
 }
 
-/* Actions do not overlap, so points come in time order. */
+/* Writes the points of vp_trace_memory() and returns their number. Actions do
+ * not overlap, so the points are in time order. */
 static int list_points(const struct vp_trace *trace, int rank, int stage,
                        struct node *nodes, struct vp_trace_point *points)
 {
@@ -355,7 +364,8 @@ int vp_trace_n_minibatches(const struct vp_trace *trace)
     return range.last < range.first ? 0 : range.last - range.first + 1;
 }
 
-/* Forwards of stage 0 between its last two updates; 1 if there are no two. */
+/* Returns the number of forwards of stage 0 between its last two updates; 1 if
+ * there are fewer than two updates. */
 static int group_size(const struct vp_trace *trace)
 {
     int64_t from = -1, to = -1;

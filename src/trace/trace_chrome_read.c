@@ -1,5 +1,5 @@
-/* Reads the files that trace_chrome_write.c writes, and refuses all others:
- * drawings may then rely on order and ranges. */
+/* Reads files of trace_chrome_write.c. Checks every value, so that drawings can
+ * rely on order and ranges. */
 #include "trace/trace.h"
 
 #include "base/path.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Far above any run, far below an overflow of what is added up. */
+/* Limits far above any run, and low enough that sums do not overflow. */
 #define MAX_NS ((json_int_t)1 << 52)
 #define MAX_BYTES ((json_int_t)1 << 40)
 #define MAX_EVENTS ((size_t)1 << 22)
@@ -23,7 +23,7 @@ struct reader {
     struct vp_trace *trace;
 };
 
-/* `where` is "event 12" or "otherData". */
+/* Reports that `key` must be `want`. `where` is "event 12" or "otherData". */
 static enum vp_status refuse(const struct reader *in, const char *where,
                              const char *key, const char *want)
 {
@@ -35,7 +35,8 @@ static enum vp_status refuse(const struct reader *in, const char *where,
 
 static enum vp_status no_memory(const struct reader *in)
 {
-    vp_err_set(in->err, VP_ERR_NOMEM, "%s: out of memory", in->path);
+    vp_err_set(in->err, VP_ERR_NOMEM, "%s: out of memory; close other programs",
+               in->path);
     return VP_ERR_NOMEM;
 }
 
@@ -56,9 +57,9 @@ static enum vp_status read_int(const struct reader *in, const json_t *object,
     return VP_OK;
 }
 
-/* ---- What the run was --------------------------------------------------- */
+/* ---- The run: otherData ------------------------------------------------- */
 
-/* Stages that swap nothing have no "host_bytes". */
+/* "host_bytes" is optional: stages without swapping do not have it. */
 static enum vp_status read_stages(const struct reader *in, const json_t *list)
 {
     for (int s = 0; s < in->trace->n_stages; s++) {
@@ -76,7 +77,7 @@ static enum vp_status read_stages(const struct reader *in, const json_t *list)
     return VP_OK;
 }
 
-/* Files of older versions have none: the numbers are those of the schedule. */
+/* Files of older versions have no "rank_numbers": rank i has number i. */
 static enum vp_status read_numbers(const struct reader *in, const json_t *list)
 {
     static const char key[] = "rank_numbers";
@@ -119,7 +120,7 @@ static enum vp_status read_other(const struct reader *in, const json_t *root)
     VP_TRY(read_int(in, other, where, "ranks", VP_TRACE_MAX_RANKS, &n_ranks));
     VP_TRY(read_int(in, other, where, "begin_ns", MAX_NS, &begin));
     VP_TRY(read_int(in, other, where, "end_ns", MAX_NS, &end));
-    if (json_object_get(other, "plan_ns")) /* of a run that has moved */
+    if (json_object_get(other, "plan_ns")) /* only if the run has moved */
         VP_TRY(read_int(in, other, where, "plan_ns", MAX_NS, &plan));
     if (n_ranks < 1)
         return refuse(in, where, "ranks", "at least 1");
@@ -140,7 +141,8 @@ static enum vp_status read_other(const struct reader *in, const json_t *root)
 
 /* ---- Events ------------------------------------------------------------- */
 
-/* Is it an action? Names, arrows and counters say nothing new. */
+/* Writes whether `item` is an action. Names, arrows and counters are derived
+ * from actions and ignored. */
 static enum vp_status read_phase(const struct reader *in, const json_t *item,
                                  const char *where, bool *action_out)
 {
@@ -165,7 +167,7 @@ static enum vp_status read_rank(const struct reader *in, const json_t *item,
     return VP_OK;
 }
 
-/* Microseconds with a fraction: exact up to MAX_NS. */
+/* Reads microseconds with a fraction; exact up to MAX_NS. */
 static enum vp_status read_us(const struct reader *in, const json_t *item,
                               const char *where, const char *key,
                               int64_t *ns_out)
@@ -233,7 +235,7 @@ static enum vp_status append(const struct reader *in, const char *where,
     return VP_OK;
 }
 
-/* Room for what each rank has, before it is read. */
+/* Allocates the events of each rank before they are read. */
 static enum vp_status make_room(const struct reader *in, const json_t *list)
 {
     size_t *n = calloc((size_t)in->trace->n_ranks, sizeof(*n));
@@ -309,7 +311,7 @@ static enum vp_status load(const char *path, json_t **root_out,
     return VP_OK;
 }
 
-/* JSON's own messages quote the file, whatever is in it. */
+/* Replaces control characters: messages of jansson quote the file. */
 static void make_one_line(struct vp_err *err)
 {
     for (char *c = err->text; *c; c++)

@@ -1,5 +1,5 @@
 /* Writes the trace event format of Chrome: times in microseconds, one line per
- * event; what only vpipe knows is in "otherData". */
+ * event. "otherData" has what the format has no field for. */
 #include "trace/trace.h"
 
 #include "base/path.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Microseconds with all their nanoseconds. */
+/* Prints nanoseconds as microseconds with three decimals. */
 #define US "%lld.%03d"
 #define US_OF(ns) (long long)((ns) / 1000), (int)((ns) % 1000)
 
@@ -64,13 +64,15 @@ static void write_names(FILE *f, const struct vp_trace *trace, const char *name)
     }
 }
 
-/* An arrow from the start of SEND to the end of the RECV that it ends. */
+/* Writes one end of an arrow, which leads from the start of a SEND to the end
+ * of its RECV. */
 static void write_arrow(FILE *f, int rank, const struct vp_trace_event *e)
 {
     bool act = e->kind == VP_ACTION_SEND_ACT || e->kind == VP_ACTION_RECV_ACT;
     bool send = e->kind == VP_ACTION_SEND_ACT || e->kind == VP_ACTION_SEND_GRAD;
     int to = !send ? e->stage : act ? e->stage + 1 : e->stage - 1;
-    /* Chrome looks for the box that contains the point. */
+    /* The point must lie inside the box of the event: Chrome searches for
+     * it. */
     int64_t at = send || e->end_ns == e->start_ns ? e->start_ns : e->end_ns - 1;
 
     fprintf(f,
@@ -154,8 +156,8 @@ static enum vp_status write_all(FILE *f, const struct vp_trace *trace)
     return st;
 }
 
-/* What a failure leaves behind is no JSON, so nobody takes it for a trace; it
- * is not removed, because the path may be a device. */
+/* A failed write leaves incomplete JSON, which readers refuse. The file is not
+ * removed, because the path may be a device. */
 enum vp_status vp_trace_write_chrome(const struct vp_trace *trace,
                                      const char *path, struct vp_err *err)
 {
@@ -170,7 +172,8 @@ enum vp_status vp_trace_write_chrome(const struct vp_trace *trace,
     st = write_all(f, trace);
     if (st != VP_OK) {
         fclose(f);
-        return vp_err_set(err, st, "%s: out of memory", path);
+        return vp_err_set(err, st, "%s: out of memory; close other programs",
+                          path);
     }
     errno = 0;
     bad = ferror(f) != 0;

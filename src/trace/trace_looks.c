@@ -1,4 +1,4 @@
-/* Names and looks of events. */
+/* Names, letters and colours of events. */
 #include "trace/trace.h"
 
 #include "trace/internal.h"

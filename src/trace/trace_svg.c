@@ -1,5 +1,6 @@
-/* The timeline as a drawing: a lane per rank, hatched where it is idle, and
- * the memory of every rank below. Same look as the drawing of a schedule. */
+/* Draws the timeline as SVG: a lane for each rank, hatched while it is idle,
+ * and the memory of each rank below. The drawing of a schedule looks the
+ * same. */
 #include "trace/trace.h"
 
 #include "base/memory.h"
@@ -11,21 +12,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* In pixels. */
 enum {
     LEFT = 128, /* lane names */
     RIGHT = 92, /* bubbles, peaks */
     TOP = 92,   /* title, legend */
     LANE = 34,
     GAP = 6,
-    AXIS = 52,   /* time */
-    MEMORY = 34, /* of one rank */
+    AXIS = 52,   /* time axis and its text */
+    MEMORY = 34, /* memory of one rank */
     BOTTOM = 18,
-    FORWARD = 20, /* the average box */
+    FORWARD = 20, /* average width of a forward */
     LEAST_WIDTH = 760,
     MOST_WIDTH = 12000,
 };
 
-/* What is narrower, in pixels, is not worth a box. */
+/* Narrower boxes, in pixels, are not drawn. */
 #define LEAST_BOX 0.05
 
 /* The memory of one rank over time. */
@@ -33,7 +35,7 @@ struct curve {
     struct vp_trace_point *points;
     int n;
     int64_t base, peak;
-    int64_t host; /* beside these, in memory of the host */
+    int64_t host; /* bytes of host memory, not part of the curve */
 };
 
 struct drawing {
@@ -91,7 +93,7 @@ static void put_title(struct drawing *d, const char *title)
 
 /* ---- Lanes -------------------------------------------------------------- */
 
-/* The first stage of a rank is the darkest. */
+/* Chooses a shade for each stage of a rank: the first one is the darkest. */
 static void choose_shades(const struct drawing *d, int rank)
 {
     int shade = 0;
@@ -186,7 +188,7 @@ static void put_axis(struct drawing *d, double y)
     vp_svg_text(&d->svg, "small", LEFT + d->width + 8, TOP - 8, "bubble");
 }
 
-/* Where the run got another plan. */
+/* Marks the time at which the run moved to another plan. */
 static void put_new_plan(struct drawing *d, double y)
 {
     double x = x_at(d, d->trace->plan_ns);
@@ -200,7 +202,8 @@ static void put_new_plan(struct drawing *d, double y)
 
 /* ---- Memory ------------------------------------------------------------- */
 
-/* What never leaves is dark, minibatches in flight are light. */
+/* Draws the memory of a rank: dark for memory that is always in use, light for
+ * minibatches in flight. */
 static void put_curve(struct drawing *d, int rank, double y)
 {
     const struct curve *curve = &d->curves[rank];
@@ -277,7 +280,7 @@ static enum vp_status measure_memory(struct drawing *d)
 
 /* ---- The drawing -------------------------------------------------------- */
 
-/* Room for a number in the average forward. */
+/* Chooses a width in which the average forward has room for its number. */
 static void choose_scale(struct drawing *d)
 {
     const struct vp_trace *trace = d->trace;

@@ -1,9 +1,9 @@
-/* The timeline as rows of characters:
+/* Draws the timeline as rows of characters:
  *
  *   rank 0   F4 B2  F5 B3  ......B4  .....   21.7 %
  *
- * A box begins with its letter and, where there is room, its minibatch; dots
- * are time without work. Same look as the chart of a schedule. */
+ * A box begins with its letter and, if it fits, its minibatch; dots are idle
+ * time. The chart of a schedule looks the same. */
 #include "trace/trace.h"
 
 #include "draw/lane.h"
@@ -22,9 +22,9 @@ enum {
 
 /* One column of a rank. */
 struct cell {
-    int event;      /* that fills most of it, or IDLE */
-    double most_ns; /* of that event */
-    double busy_ns;
+    int event;      /* the event with the most time in it, or IDLE */
+    double most_ns; /* time of that event in it */
+    double busy_ns; /* time of all events in it */
 };
 
 struct chart {
@@ -56,7 +56,7 @@ static void add_work(struct chart *chart, int event, double from_ns,
     }
 }
 
-/* A cell that is idle for more than half of its time shows that. */
+/* A cell that is idle for more than half of its time is IDLE. */
 static void fill_cells(struct chart *chart, const struct vp_trace_rank *rank)
 {
     for (int c = 0; c < chart->n_cells; c++)
@@ -99,7 +99,8 @@ static void draw_rank(struct chart *chart, int rank)
     }
 }
 
-/* "F forward", two spaces after what is there, or on a new line. */
+/* Appends "F forward" to the legend: after two spaces, or on a new line if it
+ * does not fit. */
 static void add_meaning(const struct chart *chart, int *column, char letter,
                         const char *meaning, short ansi, bool colour,
                         struct vp_strbuf *text)
@@ -117,7 +118,7 @@ static void add_meaning(const struct chart *chart, int *column, char letter,
     vp_lane_key(ansi, letter, meaning, colour, text);
 }
 
-/* Only what is in the picture. */
+/* Appends a legend of the kinds of events in the picture. */
 static void add_legend(const struct chart *chart, bool colour,
                        struct vp_strbuf *text)
 {

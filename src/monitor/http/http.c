@@ -1,6 +1,6 @@
-/* libvpipe_http.so: libmicrohttpd, driven by one thread. No client can cost more
- * than the limits below, whatever it sends and however slowly it reads:
- * connections, memory of each, the time of a request, requests per second. */
+/* libvpipe_http.so: libmicrohttpd, driven by one thread. The limits below bound
+ * the cost of any client: connections, memory of each, time of a request,
+ * requests per second. */
 #include "monitor/http/http.h"
 
 #include "base/clock.h"
@@ -20,12 +20,12 @@ enum {
     MAX_CONNECTIONS = 64,
     MAX_STREAMS = 8,
     CONNECTION_BYTES = 16 * 1024, /* request line and headers */
-    IDLE_SECONDS = 10,            /* without a byte */
-    REQUEST_SECONDS = 20,         /* of a connection that is no stream */
+    IDLE_SECONDS = 10,            /* longest time without a byte */
+    REQUEST_SECONDS = 20, /* longest life of a connection without stream */
     TICK_MS = 250,
     MAX_PER_TICK = 100, /* requests */
     STOP_MS = 2000,
-    PRIORITY = 10, /* nice(1): training comes first */
+    PRIORITY = 10, /* niceness, so that training comes first */
 };
 
 /* A client of server-sent events. */
@@ -49,7 +49,7 @@ struct vp_http_server {
     struct MHD_Daemon *daemon;
     struct connection connections[MAX_CONNECTIONS];
     struct stream streams[MAX_STREAMS];
-    int n_requests; /* of this tick */
+    int n_requests; /* in this tick */
 
     pthread_t thread;
     pthread_mutex_t lock;
@@ -59,7 +59,8 @@ struct vp_http_server {
 
 /* ---- Streams ------------------------------------------------------------ */
 
-/* Called for more bytes; none: the connection sleeps until the next tick. */
+/* libmicrohttpd calls it for more bytes. If there are none, the connection is
+ * suspended until the next tick. */
 static ssize_t read_stream(void *ctx, uint64_t at, char *out, size_t capacity)
 {
     struct stream *stream = ctx;
@@ -135,7 +136,7 @@ static void add_headers(struct MHD_Response *response,
         MHD_add_response_header(response, "Location", reply->location);
     if (reply->cookie[0])
         MHD_add_response_header(response, "Set-Cookie", reply->cookie);
-    if (reply->status >= 400) /* a client that errs is not kept */
+    if (reply->status >= 400) /* no keep-alive after an error */
         MHD_add_response_header(response, "Connection", "close");
 }
 
@@ -178,7 +179,7 @@ static const char *argument(struct MHD_Connection *connection, const char *name)
     return MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
-/* Answers when the headers are there; a body is never read. */
+/* Called when the headers of a request are complete; its body is never read. */
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection,
                                   const char *path, const char *method,
                                   const char *version, const char *body,
@@ -253,7 +254,7 @@ static void on_connection(void *ctx, struct MHD_Connection *connection,
     }
 }
 
-/* Ends connections that sent a request too slowly, or keep one that is done. */
+/* Closes connections without stream that are older than REQUEST_SECONDS. */
 static void end_slow(struct vp_http_server *server)
 {
     int64_t limit = vp_clock_ns() - REQUEST_SECONDS * INT64_C(1000000000);
@@ -301,7 +302,8 @@ static void sleep_until(int64_t at_ns)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 }
 
-/* Serves for TICK_MS; after MAX_PER_TICK requests the rest of it is slept. */
+/* Serves requests for TICK_MS; after MAX_PER_TICK requests it sleeps for the
+ * rest of that time. */
 static void serve(struct vp_http_server *server)
 {
     int64_t now = vp_clock_ns(), end = now + TICK_MS * INT64_C(1000000);
@@ -323,7 +325,7 @@ static void *thread_main(void *arg)
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
     pthread_setname_np(pthread_self(), "vpipe-http");
-    setpriority(PRIO_PROCESS, 0, PRIORITY); /* on Linux, of this thread */
+    setpriority(PRIO_PROCESS, 0, PRIORITY); /* on Linux: this thread only */
     while (!wants_to_quit(server)) {
         serve(server);
         resume_streams(server);
@@ -364,7 +366,8 @@ enum vp_status vp_plugin_http_start(const struct vp_http_config *config,
     if (!server || vp_limit_cond_init(&server->changed) != 0) {
         close(config->listener);
         free(server);
-        return vp_err_set(err, VP_ERR_NOMEM, "dashboard: out of memory");
+        return vp_err_set(err, VP_ERR_NOMEM,
+                          "--dashboard: out of memory; close other programs");
     }
     pthread_mutex_init(&server->lock, NULL);
     server->config = *config;
@@ -391,9 +394,10 @@ enum vp_status vp_plugin_http_start(const struct vp_http_config *config,
     pthread_mutex_destroy(&server->lock);
     pthread_cond_destroy(&server->changed);
     free(server);
-    return vp_err_set(err, VP_ERR_NOMEM,
-                      "dashboard: libmicrohttpd cannot start; raise the limits "
-                      "of threads and open files");
+    return vp_err_set(
+        err, VP_ERR_NOMEM,
+        "--dashboard: libmicrohttpd cannot start; raise the limits "
+        "of threads (ulimit -u) and open files (ulimit -n)");
 }
 
 bool vp_plugin_http_stop(struct vp_http_server *server)
