@@ -685,7 +685,7 @@ fi
 
 # A damaged shard is not text.
 printf 'no shard' >broken.hdf5
-refuse "$PWD/broken.hdf5: is no HDF5 file; copy or write the shard anew, or move\
+refuse "$PWD/broken.hdf5: is not an HDF5 file; copy or write the shard anew, or move\
  it out of data_dir" train "$configs/bert_one.yml" \
     --set "data_dir=$PWD/broken.hdf5"
 
@@ -735,7 +735,7 @@ cp text/a.txt text/d.tsv
 # shellcheck disable=SC2086
 run 0 train "$configs/gpt2_tiny.yml" $text --set "data_dir=$PWD/text" \
     --output taken
-[ "$(grep -cF "$PWD/text: 1 file taken as text; not taken: .rst 2, .tsv 1; of\
+[ "$(grep -cF "$PWD/text: 1 file taken as text; not taken: .rst 2, .tsv 1; from\
  a folder vpipe takes .c .h .md .txt .py .sh .cmake .yml" out)" = 1 ] ||
     fail 'not one line about what was not taken'
 [ ! -s err ] || fail 'a notice is not an error'
@@ -805,7 +805,7 @@ refuse "$PWD/text/a.txt: offset $offset (line 201): not UTF-8: E9; convert the\
 # shellcheck disable=SC2086
 run 0 train "$configs/gpt2_tiny.yml" $text --set "data_dir=$PWD/text" \
     --set invalid_utf8=replace --output latin
-[ "$(grep -cF "invalid_utf8 is replace: U+FFFD stands in place of 1 NUL byte or\
+[ "$(grep -cF "invalid_utf8 is replace: U+FFFD replaces 1 NUL byte or\
  invalid UTF-8 sequence in 1 file, the first in $PWD/text/a.txt, offset\
  $offset" out)" = 1 ] || fail 'not one line about what was replaced'
 grep -q '^invalid_utf8: replace$' latin/config.yml ||

@@ -129,9 +129,9 @@ tokens      500
 documents   37
 vocabulary  499 different ids, the largest is 50224
 samples     18347 41969 36697 28724 35546 19111 10737 16818 43521 1015\n'
-refuse "vpipe data inspect: $tokens/nanogpt/meta.pkl: is by its name (.pkl) a \
-pickle of Python: vpipe reads none, since they can run programs; set data_dir \
-to data" inspect "$tokens/nanogpt/meta.pkl"
+refuse "vpipe data inspect: $tokens/nanogpt/meta.pkl: is a Python pickle by \
+its name (.pkl), which vpipe does not read because a pickle can run programs; \
+set data_dir to data in another format" inspect "$tokens/nanogpt/meta.pkl"
 printf '{"text": "a\\u001b[2J\\n\\u009bb"}\n' >escape.jsonl
 run 0 inspect escape.jsonl
 same 'format      text
@@ -245,7 +245,7 @@ refuse "vpipe data convert: there.idx: both files have an index, which separates
 documents; leave --end-of-text out" convert there.idx no.idx --end-of-text 1
 refuse "vpipe data convert: wide.bin: files of nanoGPT hold ids up to 65535, but \
 one is 65536; choose another format" convert ends.bin wide.bin --to nanogpt
-refuse "vpipe data convert: few.jsonl: holds no token ids but text; name a \
+refuse "vpipe data convert: few.jsonl: holds text, not token ids; name a \
 token file" convert few.jsonl no.bin
 [ ! -e no.bin ] && [ ! -e no.bin.partial ] || fail 'a file is left'
 

@@ -169,7 +169,7 @@ static void mistakes_are_explained(void **state)
           "the sample before has no \"truth\", or no \"sent\" of two ids" },
         { "[[" IDS "],[{\"sent\": []}]]",
           "the sample before has no \"truth\"" },
-        { "[[" IDS "],[{\"sent\": [1,2], \"sent\": [3,4]}]]", "comes twice" },
+        { "[[" IDS "],[{\"sent\": [1,2], \"sent\": [3,4]}]]", "occurs twice" },
         { "[[" IDS "],[{\"text\": [1,2]}]]", "is not \"sent\" or \"truth\"" },
         { "[[" IDS "],[{\"s\\u0065nt\": [1,2]}]]",
           "is not \"sent\" or \"truth\"" },

@@ -325,7 +325,7 @@ static void impossible_manifests_are_refused(void **state)
         { M("2", "3", "null", "{}", F("block-0001.safetensors/", "8", SUM)),
           "is not the name" },
         { M("2", "3", "null", "{}", F("block-0001.safetensors", "-8", SUM)),
-          "block-0001.safetensors: bytes is no size" },
+          "block-0001.safetensors: bytes is not a size" },
         { M("2", "3", "null", "{}", F("block-0001.safetensors", "8", "123")),
           "xxh3 is not 16 hexadecimal digits" },
         { M("2", "3", "null", "{}",
@@ -334,13 +334,14 @@ static void impossible_manifests_are_refused(void **state)
         { M("2", "3", "null", "{}",
             F("block-0001.safetensors", "8",
               SUM) ", " F("block-0001.safetensors", "8", SUM)),
-          "stands after" },
+          " is after " },
         { M("2", "3", "null", "{}",
             F("block-10000.safetensors", "8",
               SUM) ", " F("block-9999.safetensors", "8", SUM)),
-          "block-9999.safetensors stands after block-10000.safetensors" },
-        { "{\"format\": \"other\", \"version\": 2", "this is no checkpoint" },
-        { "{\"version\": 2", "this is no checkpoint" },
+          "block-9999.safetensors is after block-10000.safetensors" },
+        { "{\"format\": \"other\", \"version\": 2",
+          "this is not a checkpoint" },
+        { "{\"version\": 2", "this is not a checkpoint" },
         { "{\"format\": \"vpipe checkpoint\", \"format\": 1", "line 1" },
         { "{\"format\" \"vpipe checkpoint\"", "line 1, column" },
         { M("2", "3", "null", "{}", "") ", \"step\": 4", "duplicate" },
@@ -567,7 +568,7 @@ static void all_broken_is_refused(void **state)
         VP_ERR_INVALID);
     assert_non_null(strstr(err.text, "step-30/block-0002.safetensors: has 50 "
                                      "bytes instead of "));
-    assert_non_null(strstr(err.text, "no checkpoint of 3 can be used"));
+    assert_non_null(strstr(err.text, "none of 3 checkpoints can be used"));
     assert_int_equal(notes.n, 0);
     assert_null(ckpt);
 }

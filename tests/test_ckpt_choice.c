@@ -184,8 +184,9 @@ static void another_process_may_reject(void **state)
     assert_int_equal(notes.n, 3);
     assert_string_equal(notes.last, "rank 2: broken; using step 5");
     assert_int_equal(vp_ckpt_search_next(search, &ckpt, &err), VP_ERR_INVALID);
-    assert_string_equal(err.text, "rank 2: broken; no checkpoint of 3 can be "
-                                  "used; repair it or start a new run");
+    assert_string_equal(err.text,
+                        "rank 2: broken; none of 3 checkpoints can be "
+                        "used; repair it or start a new run");
     vp_ckpt_search_free(search);
 }
 

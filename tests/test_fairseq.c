@@ -441,7 +441,7 @@ static void dictionaries_are_checked(void **state)
         { "a 1\n 2\n", "line 2: is not a symbol", 0 },
         { "a 1\n\n", "line 2: is not a symbol", 0 },
         { "a 1\nb x2\n", "line 2: is not a symbol", 0 },
-        { "b 1\na 2\nb 3\n", "line 3: 'b' stands in line 1, too", 0 },
+        { "b 1\na 2\nb 3\n", "line 3: 'b' is in line 1, too", 0 },
         { "a 1\n\xC3 2\n", "offset 4 (line 2): not UTF-8: C3", 0 },
     };
 

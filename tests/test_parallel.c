@@ -114,10 +114,11 @@ static void the_direction_is_not_guessed(void **state)
 
     (void)state;
     config.source_lang = config.target_lang = NULL;
-    assert_line(&config, "two: does not tell the direction of the translation; "
-                         "set source_lang and target_lang");
+    assert_line(&config,
+                "two: does not define the direction of the translation; "
+                "set source_lang and target_lang");
     config.path = GOLDEN "/json";
-    assert_line(&config, "train.jsonl: does not tell the direction");
+    assert_line(&config, "train.jsonl: does not define the direction");
     /* Names of the second kind do, and so do columns. */
     config.path = GOLDEN "/names";
     check_gold(&config);

@@ -348,7 +348,7 @@ static void what_is_not_taken_is_said(void **state)
         ".", VP_DATA_CAUSAL_LM,
         "/.: 3 files taken as text; not taken: other names 5, .gz 2, .rst 2, "
         ".png 1, .tsv 1, folders build* 1, no extension 1, special files 1, "
-        "symbolic links 1; of a folder vpipe takes .c .h .md .txt .py .sh "
+        "symbolic links 1; from a folder vpipe takes .c .h .md .txt .py .sh "
         ".cmake .yml .jsonl .ndjson");
     assert_int_equal(read_at(".", false, &text, &err), VP_OK);
     assert_int_equal(text.n_files, 3);
@@ -387,7 +387,7 @@ static void empty_files_are_said(void **state)
     write_text("d.rst", "");
     assert_notice(".", VP_DATA_CAUSAL_LM,
                   "/.: 3 files taken as text, 2 of them empty; not taken: .rst "
-                  "1; of a folder");
+                  "1; from a folder");
 }
 
 /* Shards that are not where they would be read. */
@@ -408,7 +408,7 @@ static void stray_shards_are_said(void **state)
     write_text("README.md", LINES);
     assert_notice(
         ".", VP_DATA_CAUSAL_LM,
-        "1 file taken as text; not taken: .hdf5 1; of a folder vpipe "
+        "1 file taken as text; not taken: .hdf5 1; from a folder vpipe "
         "takes .c .h .md .txt .py .sh .cmake .yml .jsonl .ndjson, or shards named "
         "*training*.hdf5 or *training*.h5 directly in it");
 }
@@ -442,7 +442,7 @@ static void replaced_bytes_are_said(void **state)
     (void)state;
     write_file("x.txt", BYTES("caf\xE9 and \xE9t\xE9\n"));
     assert_notice("x.txt", VP_DATA_CAUSAL_LM,
-                  "invalid_utf8 is replace: U+FFFD stands in place of 3 NUL "
+                  "invalid_utf8 is replace: U+FFFD replaces 3 NUL "
                   "bytes or invalid UTF-8 sequences in 1 file, the first in ");
     assert_notice("x.txt", VP_DATA_CAUSAL_LM, "/x.txt, offset 3");
 }

@@ -393,7 +393,7 @@ static void nothing_is_guessed(void **state)
                          "data_format: nanogpt if it holds uint16 ids without "
                          "a header");
     config.path = GOLDEN "nanogpt/meta.pkl";
-    assert_line(&config, "meta.pkl: is by its name (.pkl) a pickle of Python");
+    assert_line(&config, "meta.pkl: is a Python pickle by its name (.pkl)");
     config.path = GOLDEN "llmc";
     config.format = VP_FORMAT_NANOGPT;
     assert_line(&config, "_000001.bin: offset 0: begins with a header of "

@@ -1,3 +1,4 @@
+/* Opens and verifies the files of a checkpoint and finds tensors by name. */
 #include "ckpt/ckpt.h"
 
 #include "ckpt/io.h"
@@ -31,7 +32,7 @@ struct vp_ckpt {
 
 /* ---- Open --------------------------------------------------------------- */
 
-/* Which files are verified when the checkpoint is opened. */
+/* The files that are verified when the checkpoint is opened. */
 struct wanted {
     bool all;
     const bool *blocks; /* [n_blocks], unless all */
@@ -187,8 +188,8 @@ enum vp_status vp_ckpt_identify(const struct vp_ckpt *ckpt,
     return VP_OK;
 }
 
-/* Whether a file of the checkpoint, or its folder, is not there. */
-static bool misses_a_file(const struct vp_ckpt *ckpt)
+/* Returns true if a file of the checkpoint, or its folder, is missing. */
+static bool lacks_file(const struct vp_ckpt *ckpt)
 {
     char path[VP_IO_PATH_MAX];
 
@@ -234,7 +235,7 @@ enum vp_status vp_ckpt_open_same(const struct vp_ckpt_id *id,
         st = open_files(ckpt, &some, err);
     if (st == VP_OK)
         st = index_tensors(ckpt, err);
-    if (st == VP_ERR_INVALID && misses_a_file(ckpt))
+    if (st == VP_ERR_INVALID && lacks_file(ckpt))
         st = VP_ERR_IO;
     if (st != VP_OK) {
         vp_ckpt_close(ckpt);
@@ -305,7 +306,8 @@ static bool same_shape(const struct vp_st_tensor *a,
     return true;
 }
 
-/* Two threads may verify a file at once, which costs time only. */
+/* Verifies the file first if needed. Two threads may verify it at the same
+ * time, which is only a waste of time. */
 static enum vp_status read_tensor(const struct place *place, void *buf,
                                   struct vp_err *err)
 {

@@ -1,9 +1,10 @@
-/* Loading a checkpoint: named tensors and facts, whatever files they are in.
+/* Loads a checkpoint: its named tensors and facts, independent of the files
+ * that hold them.
  *
  *   <folder>/step-<n>/manifest.json              facts, files, checksums
  *   <folder>/step-<n>/block-<kkkk>.safetensors   the tensors of a block
  *
- * No tensor is handed out before its file was verified. */
+ * A tensor is read only after its file has been verified. */
 #ifndef VP_CKPT_CKPT_H
 #define VP_CKPT_CKPT_H
 
@@ -17,35 +18,34 @@
 
 struct vp_ckpt;
 
-/* The checkpoint in the folder `path`, whatever its name. Reads all files.
- * Errors name the file and the cause: VP_ERR_INVALID if the checkpoint is
- * damaged, VP_ERR_IO if a file cannot be read now, VP_ERR_UNSUPPORTED for
- * another version of the format. */
+/* Opens the checkpoint in the folder `path`, which may have any name, and
+ * verifies all its files. Errors name the file and the cause: VP_ERR_INVALID if
+ * the checkpoint is damaged, VP_ERR_IO if a file cannot be read now,
+ * VP_ERR_UNSUPPORTED for another version of the format. */
 enum vp_status vp_ckpt_open(const char *path, struct vp_ckpt **out,
                             struct vp_err *err);
 
-/* The facts of the checkpoint in the folder `path`, from its manifest alone: no
+/* Reads the facts of the checkpoint in the folder `path` from its manifest; no
  * other file is read or verified. Free with vp_facts_free(). */
 enum vp_status vp_ckpt_read_facts(const char *path, struct vp_facts **out,
                                   struct vp_err *err);
 
-/* Tells one checkpoint from all others; plain data, to be sent to other
- * processes. */
+/* Identifies a checkpoint. Plain data that can be sent to other processes. */
 struct vp_ckpt_id {
     char path[2048]; /* of its folder */
     int64_t step;
     uint64_t checksum; /* of its manifest */
 };
 
-/* VP_ERR_INVALID if the path is too long for an id. */
+/* Writes the id of `ckpt`. Returns VP_ERR_INVALID if its path is too long. */
 enum vp_status vp_ckpt_identify(const struct vp_ckpt *ckpt,
                                 struct vp_ckpt_id *out, struct vp_err *err);
 
-/* Opens the checkpoint that another process has opened and verified. The files
- * of blocks with wanted[block] are verified now, other files at their first
- * read. VP_ERR_INVALID only for damaged files; a file that is missing, or a
- * manifest with another checksum, is VP_ERR_IO: this process sees something
- * else than the other one. */
+/* Opens a checkpoint that another process has opened and verified. Files of
+ * blocks with wanted[block] are verified now, other files at their first read.
+ * Returns VP_ERR_INVALID only for damaged files; VP_ERR_IO if a file is missing
+ * or the manifest has another checksum, that is, if this process does not see
+ * the same files as the other one. */
 enum vp_status vp_ckpt_open_same(const struct vp_ckpt_id *id,
                                  const bool *wanted, int n_blocks,
                                  struct vp_ckpt **out, struct vp_err *err);
@@ -59,18 +59,17 @@ const struct vp_facts *vp_ckpt_facts(const struct vp_ckpt *ckpt);
 /* All tensors, sorted by name. */
 int vp_ckpt_n_tensors(const struct vp_ckpt *ckpt);
 const struct vp_st_tensor *vp_ckpt_tensor(const struct vp_ckpt *ckpt, int i);
-/* NULL if there is none. */
+/* Returns NULL if there is no tensor of this name. */
 const struct vp_st_tensor *vp_ckpt_find(const struct vp_ckpt *ckpt,
                                         const char *name);
 
-/* Reads the tensor of this name into `buf`; type and shape must be those of
- * `want`, whose other fields are not looked at. Any number of threads may
- * read. */
+/* Reads the tensor `name` into `buf`. Its type and shape must be those of
+ * `want`, whose other fields are ignored. Any number of threads may read. */
 enum vp_status vp_ckpt_read(const struct vp_ckpt *ckpt, const char *name,
                             const struct vp_st_tensor *want, void *buf,
                             struct vp_err *err);
-/* The same of a matrix of F32, transposed: `want` is [rows, cols] as in the
- * file, `out` gets [cols, rows]. */
+/* The same for a matrix of F32, with transposition: `want` is [rows, cols] as
+ * in the file, `out` is [cols, rows]. */
 enum vp_status vp_ckpt_read_transposed(const struct vp_ckpt *ckpt,
                                        const char *name,
                                        const struct vp_st_tensor *want,

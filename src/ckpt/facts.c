@@ -1,3 +1,4 @@
+/* Facts as a JSON object of jansson. */
 #include "ckpt/facts.h"
 
 #include <jansson.h>
@@ -49,7 +50,7 @@ struct json_t *vp_facts_object(const struct vp_facts *facts)
 
 /* ---- Set ---------------------------------------------------------------- */
 
-/* jansson gives NULL for what it cannot hold. */
+/* `value` is NULL if jansson cannot represent it. */
 static enum vp_status set(struct vp_facts *facts, const char *key,
                           json_t *value)
 {

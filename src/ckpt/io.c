@@ -1,3 +1,4 @@
+/* System calls with retries, syncing of folders, removal of folders. */
 #include "ckpt/io.h"
 
 #include "base/blocking.h"
@@ -10,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Folders inside folders that vp_io_remove() follows. */
+/* Deepest nesting of folders that vp_io_remove() removes. */
 enum { MAX_DEPTH = 8 };
 
 static int system_open(const char *path, int flags, mode_t mode)
@@ -60,7 +61,7 @@ int vp_io_open(const char *path, int flags, int *fd_out)
     return 0;
 }
 
-/* Linux has closed the file even if the call was interrupted. */
+/* EINTR is not an error: Linux has closed the file even then. */
 int vp_io_close(int fd)
 {
     int call = begin_call("closing", NULL, fd);
@@ -101,7 +102,7 @@ void vp_io_direct(int fd)
         fcntl(fd, F_SETFL, flags | O_DIRECT);
 }
 
-/* False if it was off already. */
+/* Clears O_DIRECT. Returns false if it was not set. */
 static bool direct_off(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -125,7 +126,7 @@ int vp_io_write(int fd, const void *buf, size_t n_bytes)
             continue;
         if (n < 0)
             return errno;
-        if (n == 0) /* no progress and no reason: do not spin */
+        if (n == 0) /* no progress and no error: do not loop forever */
             return EIO;
         from += n;
         n_bytes -= (size_t)n;
@@ -145,8 +146,8 @@ int vp_io_sync(int fd)
     return rc == 0 ? 0 : errno;
 }
 
-/* Some file systems cannot sync a folder and say so; they order by themselves
- * what they order. */
+/* Some file systems cannot sync a folder and return EINVAL or ENOTSUP, which is
+ * ignored. */
 int vp_io_sync_folder(const char *path)
 {
     int fd = -1;
@@ -226,8 +227,8 @@ static int remove_inside(const char *path, int depth)
     return rc;
 }
 
-/* unlink() first: it removes a link and refuses a folder, so that a link to a
- * folder is never entered. */
+/* Calls unlink() first: it removes a link but fails on a folder, so that a link
+ * to a folder is never followed. */
 static int remove_at(const char *path, int depth)
 {
     int call = begin_call("removing", path, -1);

@@ -1,3 +1,4 @@
+/* Formatting and parsing of manifest.json. */
 #include "ckpt/manifest.h"
 
 #include "ckpt/io.h"
@@ -13,8 +14,8 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-/* The text is one JSON object whose last member is the checksum of all that
- * stands before it. */
+/* The text is one JSON object whose last member is the checksum of all bytes
+ * before that member. */
 static const char tail_format[] = ",\n  \"checksum\": \"%016llx\"\n}\n";
 enum { TAIL_BYTES = 37, MAX_BYTES = 64 << 20 };
 
@@ -25,7 +26,7 @@ void vp_manifest_name(int block, struct vp_manifest_file *file)
     snprintf(file->name, sizeof(file->name), "block-%04d.safetensors", block);
 }
 
-/* Only the exact name counts: a path is no block file. */
+/* Compares the whole name, so that a path is not accepted. */
 int vp_manifest_block(const char *name)
 {
     struct vp_manifest_file file;
@@ -60,7 +61,8 @@ static json_t *list_files(const struct vp_manifest *manifest)
     return list;
 }
 
-/* The text without its tail: the object's closing brace is left off. */
+/* Returns the text; *n_out is its length without the closing brace, where the
+ * tail begins. */
 static char *format_body(const struct vp_manifest *manifest, size_t *n_out)
 {
     json_t *files = list_files(manifest);
@@ -133,7 +135,7 @@ static enum vp_status read_file_entry(const json_t *entry,
                           "files: %.60s is not the name of a block file",
                           name ? name : "an entry without name");
     if (!json_is_integer(bytes) || json_integer_value(bytes) < 0)
-        return vp_err_set(err, VP_ERR_INVALID, "files: %s: bytes is no size",
+        return vp_err_set(err, VP_ERR_INVALID, "files: %s: bytes is not a size",
                           name);
     if (sum)
         bits = strtoull(sum, NULL, 16);
@@ -147,14 +149,15 @@ static enum vp_status read_file_entry(const json_t *entry,
     return VP_OK;
 }
 
-/* Blocks rise, so none is there twice. */
+/* Blocks must ascend, so that none occurs twice. */
 static enum vp_status read_files(const json_t *list, struct vp_manifest *m,
                                  struct vp_err *err)
 {
     size_t n = json_array_size(list);
 
     if (!json_is_array(list))
-        return vp_err_set(err, VP_ERR_INVALID, "files: is missing or no list");
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "files: is missing or not a list");
     m->files = calloc(n + 1, sizeof(*m->files));
     if (!m->files)
         return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
@@ -162,7 +165,7 @@ static enum vp_status read_files(const json_t *list, struct vp_manifest *m,
         VP_TRY(read_file_entry(json_array_get(list, i), &m->files[i], err));
         if (i > 0 && vp_manifest_block(m->files[i].name) <=
                          vp_manifest_block(m->files[i - 1].name))
-            return vp_err_set(err, VP_ERR_INVALID, "files: %s stands after %s",
+            return vp_err_set(err, VP_ERR_INVALID, "files: %s is after %s",
                               m->files[i].name, m->files[i - 1].name);
         m->n_files = (int)i + 1;
     }
@@ -176,11 +179,11 @@ static enum vp_status read_head(const json_t *root, struct vp_err *err)
 
     if (!format || strcmp(format, format_name) != 0)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "format: is not \"%s\"; this is no checkpoint",
+                          "format: is not \"%s\"; this is not a checkpoint",
                           format_name);
     if (!json_is_integer(version) || json_integer_value(version) < 1)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "version: is missing or no version");
+                          "version: is missing or not a positive number");
     if (json_integer_value(version) > VP_MANIFEST_VERSION)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "version: %lld is later than %d; use a newer vpipe",
@@ -205,13 +208,14 @@ static enum vp_status read_root(const json_t *root, struct vp_manifest *m,
     VP_TRY(read_head(root, err));
     if (!json_is_integer(step) || json_integer_value(step) < 0 ||
         json_integer_value(step) > VP_CKPT_MAX_STEP)
-        return vp_err_set(err, VP_ERR_INVALID, "step: is missing or no step");
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "step: is missing or not a step number");
     if (!json_is_real(score) && !json_is_null(score))
         return vp_err_set(err, VP_ERR_INVALID,
-                          "score: is missing or no number");
+                          "score: is missing or not a number");
     if (!json_is_object(facts))
         return vp_err_set(err, VP_ERR_INVALID,
-                          "facts: is missing or no object");
+                          "facts: is missing or not an object");
     m->step = json_integer_value(step);
     m->score = json_is_real(score) ? json_real_value(score) : (double)NAN;
     if (vp_facts_wrap(facts, &m->facts) != VP_OK)

@@ -1,5 +1,6 @@
-/* manifest.json: what a checkpoint consists of. It is the last file written
- * and carries its own checksum, so no byte of a checkpoint is unchecked. */
+/* manifest.json: the list of files of a checkpoint with their checksums, and
+ * its facts. It is written last and holds a checksum of itself, so every byte
+ * of a checkpoint is covered. */
 #ifndef VP_CKPT_MANIFEST_H
 #define VP_CKPT_MANIFEST_H
 
@@ -21,30 +22,32 @@ struct vp_manifest_file {
 
 struct vp_manifest {
     int64_t step;
-    double score; /* of an evaluation, lower is better; NAN = none */
+    double score; /* loss of an evaluation, lower is better; NAN = none */
     struct vp_facts *facts;
     int n_files;
     struct vp_manifest_file *files;
-    uint64_t checksum; /* that the text ends with; set by parsing */
+    uint64_t checksum; /* of the text; set by vp_manifest_parse() */
 };
 
-/* The file name of a block. */
+/* Sets file->name to the file name of `block`. */
 void vp_manifest_name(int block, struct vp_manifest_file *file);
-/* The block of a file name; -1 if it is not the name of a block file. */
+/* Returns the block of a file name, -1 if it is not the name of a block
+ * file. */
 int vp_manifest_block(const char *name);
 
-/* The caller frees the text; it ends with a 0 that is not counted. */
+/* Writes the manifest as text, which the caller frees. *n_out: its length
+ * without the final 0. */
 enum vp_status vp_manifest_format(const struct vp_manifest *manifest,
                                   char **text_out, size_t *n_out,
                                   struct vp_err *err);
 
-/* Checks everything that the text alone can tell. VP_ERR_UNSUPPORTED for
- * another version. */
+/* Parses and checks the text; does not access files. Returns VP_ERR_UNSUPPORTED
+ * for another version, VP_ERR_INVALID for damaged text. */
 enum vp_status vp_manifest_parse(const char *text, size_t n_text,
                                  struct vp_manifest *out, struct vp_err *err);
 void vp_manifest_release(struct vp_manifest *manifest);
 
-/* The manifest of the checkpoint in `folder`. Messages name the file. */
+/* Reads the manifest of the checkpoint in `folder`. Messages name the file. */
 enum vp_status vp_manifest_read(const char *folder, struct vp_manifest *out,
                                 struct vp_err *err);
 

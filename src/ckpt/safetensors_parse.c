@@ -1,4 +1,4 @@
-/* The header of a safetensors file: every rule is checked, nothing is guessed.
+/* Parser of safetensors headers; checks every rule of the format.
  * https://huggingface.co/docs/safetensors: "Format". */
 #include "ckpt/safetensors.h"
 #include "ckpt/text.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in the Python package. */
+/* Limit of the Python package. */
 static const int64_t max_json_bytes = 100000000;
 
 /* ---- Types -------------------------------------------------------------- */
@@ -60,7 +60,8 @@ static enum vp_status read_type(const json_t *info, struct vp_st_tensor *tensor,
     const char *name = json_string_value(json_object_get(info, "dtype"));
 
     if (!name)
-        return vp_err_set(err, VP_ERR_INVALID, "dtype is missing or no string");
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "dtype is missing or not a string");
     for (int i = 0; i < VP_ST_COUNT; i++) {
         if (strcmp(types[i].name, name) == 0) {
             tensor->type = (enum vp_st_type)i;
@@ -71,7 +72,7 @@ static enum vp_status read_type(const json_t *info, struct vp_st_tensor *tensor,
                       "dtype %.20s is not supported; convert it to F32", name);
 }
 
-/* Sets dims and the bytes they ask for. */
+/* Sets dims and n_bytes. */
 static enum vp_status read_shape(const json_t *info,
                                  struct vp_st_tensor *tensor,
                                  struct vp_err *err)
@@ -80,7 +81,8 @@ static enum vp_status read_shape(const json_t *info,
     size_t n = json_array_size(shape);
 
     if (!json_is_array(shape))
-        return vp_err_set(err, VP_ERR_INVALID, "shape is missing or no list");
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "shape is missing or not a list");
     if (n > VP_ST_MAX_DIMS)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "shape has %zu dimensions; at most %d are supported",
@@ -92,11 +94,11 @@ static enum vp_status read_shape(const json_t *info,
 
         if (!json_is_integer(dim) || json_integer_value(dim) < 0)
             return vp_err_set(err, VP_ERR_INVALID,
-                              "shape holds something else than sizes");
+                              "shape holds values that are not sizes");
         tensor->dims[i] = json_integer_value(dim);
         if (!vp_mul_i64(tensor->n_bytes, tensor->dims[i], &tensor->n_bytes))
             return vp_err_set(err, VP_ERR_INVALID,
-                              "shape asks for more than 2^63 bytes");
+                              "shape needs more than 2^63 bytes");
     }
     return VP_OK;
 }
@@ -118,15 +120,16 @@ static enum vp_status read_offsets(const json_t *info, int64_t data_start,
     begin = json_integer_value(first);
     end = json_integer_value(second);
     if (begin < 0 || end < begin || end > file_bytes - data_start)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "data_offsets [%lld, %lld] leave the %lld bytes of "
-                          "data; the file is cut short or damaged",
-                          (long long)begin, (long long)end,
-                          (long long)(file_bytes - data_start));
+        return vp_err_set(
+            err, VP_ERR_INVALID,
+            "data_offsets [%lld, %lld] are outside the %lld bytes "
+            "of data; the file is cut short or damaged",
+            (long long)begin, (long long)end,
+            (long long)(file_bytes - data_start));
     if (end - begin != tensor->n_bytes)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "data_offsets [%lld, %lld] hold %lld bytes, the "
-                          "shape asks for %lld",
+                          "data_offsets [%lld, %lld] hold %lld bytes, but the "
+                          "shape needs %lld",
                           (long long)begin, (long long)end,
                           (long long)(end - begin), (long long)tensor->n_bytes);
     tensor->offset = data_start + begin;
@@ -172,7 +175,7 @@ static enum vp_status read_meta(const json_t *meta, struct vp_st_header *header,
     json_t *value;
 
     if (!json_is_object(meta))
-        return vp_err_set(err, VP_ERR_INVALID, "__metadata__ is no object");
+        return vp_err_set(err, VP_ERR_INVALID, "__metadata__ is not an object");
     header->meta = vp_arena_alloc(&header->arena, json_object_size(meta) *
                                                       sizeof(*header->meta));
     if (!header->meta)
@@ -183,7 +186,7 @@ static enum vp_status read_meta(const json_t *meta, struct vp_st_header *header,
 
         if (!json_is_string(value))
             return vp_err_set(err, VP_ERR_INVALID,
-                              "__metadata__: %.200s is no string", key);
+                              "__metadata__: %.200s is not a string", key);
         m->key = vp_arena_strdup(&header->arena, key);
         m->value = vp_arena_strdup(&header->arena, json_string_value(value));
         if (!m->key || !m->value)
@@ -209,7 +212,7 @@ static int compare_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* The data is covered from its first byte to its last, each byte once. */
+/* Checks that the tensors cover every byte of the data exactly once. */
 static enum vp_status check_cover(const struct vp_st_header *header,
                                   int64_t data_start, int64_t file_bytes,
                                   struct vp_err *err)
@@ -231,7 +234,8 @@ static enum vp_status check_cover(const struct vp_st_header *header,
     }
     if (at != file_bytes)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%lld bytes after the last tensor belong to none",
+                          "%lld bytes after the last tensor belong to no "
+                          "tensor",
                           (long long)(file_bytes - at));
     return VP_OK;
 }
@@ -285,12 +289,12 @@ enum vp_status vp_st_head_bytes(const unsigned char first[8],
     if (n > (uint64_t)max_json_bytes)
         return vp_err_set(err, VP_ERR_INVALID,
                           "the header has %llu bytes, at most %lld are "
-                          "possible; this is no safetensors file",
+                          "possible; this is not a safetensors file",
                           (unsigned long long)n, (long long)max_json_bytes);
     if ((int64_t)n > file_bytes - 8)
         return vp_err_set(err, VP_ERR_INVALID,
                           "the header has %llu bytes, the file only %lld; it "
-                          "is cut short or no safetensors file",
+                          "is cut short or not a safetensors file",
                           (unsigned long long)n, (long long)file_bytes);
     *out = 8 + (int64_t)n;
     return VP_OK;
@@ -308,7 +312,8 @@ enum vp_status vp_st_parse(const unsigned char *head, size_t n_head,
 
     if (n_head < 8)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "has %zu bytes; this is no safetensors file", n_head);
+                          "has %zu bytes; this is not a safetensors file",
+                          n_head);
     VP_TRY(vp_st_head_bytes(head, file_bytes, &data_start, err));
     if ((int64_t)n_head != data_start)
         return vp_err_set(err, VP_ERR_INVALID,
@@ -316,7 +321,7 @@ enum vp_status vp_st_parse(const unsigned char *head, size_t n_head,
                           (long long)data_start, n_head);
     if (n_head == 8 || head[8] != '{')
         return vp_err_set(err, VP_ERR_INVALID,
-                          "the header does not start with {; this is no "
+                          "the header does not start with {; this is not a "
                           "safetensors file");
     root = json_loadb((const char *)head + 8, n_head - 8,
                       JSON_REJECT_DUPLICATES, &error);

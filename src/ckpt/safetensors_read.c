@@ -1,3 +1,4 @@
+/* Reading of safetensors files: headers, checksums, tensors. */
 #include "ckpt/io.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/text.h"
@@ -10,7 +11,7 @@
 
 struct vp_st_file {
     char *path;
-    struct stat info; /* when it was opened */
+    struct stat info; /* at the time of opening, to detect changes */
     struct vp_st_header header;
 };
 
@@ -22,8 +23,8 @@ static enum vp_status io_fail(int rc, struct vp_err *err)
     return vp_err_set(err, VP_ERR_IO, "cannot be read (%s)", vp_io_reason(rc));
 }
 
-/* A pipe must not stop the program, hence O_NONBLOCK; on files it does
- * nothing. */
+/* O_NONBLOCK keeps open() from blocking on a FIFO; it has no effect on
+ * files. */
 static enum vp_status open_file(const char *path, int *fd_out,
                                 struct stat *info_out, struct vp_err *err)
 {
@@ -42,7 +43,7 @@ static enum vp_status open_file(const char *path, int *fd_out,
     return VP_OK;
 }
 
-/* Opens the file again and makes sure that it is the same. */
+/* Opens the file again. Returns VP_ERR_INVALID if it is not the same. */
 static enum vp_status open_again(const struct vp_st_file *file, int *fd_out,
                                  struct vp_err *err)
 {
@@ -70,8 +71,8 @@ static enum vp_status read_header(int fd, int64_t file_bytes,
 
     if (file_bytes < 8)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "has %lld bytes; it is cut short or no safetensors "
-                          "file",
+                          "has %lld bytes; it is cut short or not a "
+                          "safetensors file",
                           (long long)file_bytes);
     rc = vp_io_read(fd, first, sizeof(first), 0);
     if (rc != 0)

@@ -1,3 +1,5 @@
+/* Writing of safetensors files: order and offsets of tensors, header, atomic
+ * replacement. */
 #include "ckpt/io.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/text.h"
@@ -12,7 +14,8 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensors are stored as they are in memory");
 
-/* Data starts at a multiple of this, so that every tensor is aligned. */
+/* The data starts at a multiple of this many bytes; as tensors are sorted by
+ * size of their numbers, all are aligned. */
 enum { HEAD_ALIGN = 8 };
 
 /* ---- Layout ------------------------------------------------------------- */
@@ -24,20 +27,21 @@ static enum vp_status check_tensor(struct vp_st_tensor *tensor,
     VP_BUG_ON(tensor->n_dims < 0 || tensor->n_dims > VP_ST_MAX_DIMS);
     if (!tensor->name[0] || strcmp(tensor->name, "__metadata__") == 0)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "tensor \"%s\": is no name for a tensor",
+                          "tensor \"%s\": is not a valid name for a tensor",
                           tensor->name);
     tensor->n_bytes = vp_st_type_bytes(tensor->type);
     for (int i = 0; i < tensor->n_dims; i++) {
         if (!vp_mul_i64(tensor->n_bytes, tensor->dims[i], &tensor->n_bytes))
             return vp_err_set(err, VP_ERR_INVALID,
-                              "tensor %.200s: its shape is negative or asks "
-                              "for more than 2^63 bytes",
+                              "tensor %.200s: its shape is negative or needs "
+                              "more than 2^63 bytes",
                               tensor->name);
     }
     return VP_OK;
 }
 
-/* Later types, that is larger numbers, first; then by name. */
+/* Sorts by type in descending order, that is larger numbers first; then by
+ * name. */
 static int compare_order(const void *a, const void *b)
 {
     const struct vp_st_tensor *const *x = a, *const *y = b;
@@ -47,7 +51,7 @@ static int compare_order(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Offsets from the start of the data; `*end_out` is where it ends. */
+/* Sets offsets from the start of the data. *end_out: size of the data. */
 static enum vp_status place(struct vp_st_tensor **order, int n_tensors,
                             int64_t *end_out, struct vp_err *err)
 {
@@ -77,7 +81,8 @@ static json_t *describe(const struct vp_st_tensor *tensor)
                      (json_int_t)(tensor->offset + tensor->n_bytes));
 }
 
-/* json_object_set_new() refuses a key that is not UTF-8. */
+/* Adds all entries of the header to `root`. json_object_set_new() fails if a
+ * key is not UTF-8. */
 static enum vp_status describe_all(json_t *root, struct vp_st_tensor **order,
                                    int n_tensors, const struct vp_st_meta *meta,
                                    int n_meta, struct vp_err *err)
@@ -112,7 +117,7 @@ static enum vp_status describe_all(json_t *root, struct vp_st_tensor **order,
     return VP_OK;
 }
 
-/* Length, JSON, spaces up to the alignment. */
+/* Makes the head: length, JSON, spaces up to the alignment. */
 static enum vp_status make_head(const json_t *root, struct vp_st_head *out,
                                 struct vp_err *err)
 {
@@ -153,7 +158,7 @@ static enum vp_status layout(struct vp_st_tensor **order, int n_tensors,
         st = make_head(root, &head, err);
     json_decref(root);
     VP_TRY(st);
-    /* What cannot be read must not be written. */
+    /* Refuse a header that is too large for readers. */
     st = vp_st_head_bytes(head.bytes, INT64_MAX, &most, err);
     if (st != VP_OK) {
         free(head.bytes);
@@ -166,7 +171,7 @@ static enum vp_status layout(struct vp_st_tensor **order, int n_tensors,
     return VP_OK;
 }
 
-/* The tensors in the order of their data; NULL if memory is exhausted. */
+/* Returns the tensors in the order of their data, or NULL if out of memory. */
 static struct vp_st_tensor **sorted(struct vp_st_tensor *tensors, int n_tensors)
 {
     struct vp_st_tensor **order;
@@ -205,7 +210,7 @@ struct output {
     int n_tensors;
     vp_st_data_fn data;
     void *ctx;
-    enum vp_status failed; /* by `data`, whose message is in `err` */
+    enum vp_status failed; /* result of `data`; its message is in `err` */
     struct vp_err *err;
 };
 
@@ -278,7 +283,7 @@ enum vp_status vp_st_write_each(const char *path, struct vp_st_tensor *tensors,
                       vp_io_reason(rc), vp_write_remedy(rc));
 }
 
-/* All tensors are in memory; ctx is the list of their addresses. */
+/* vp_st_data_fn for tensors in memory; ctx: array of their addresses. */
 static enum vp_status data_at(void *ctx, int i, const void **data_out,
                               struct vp_err *err)
 {

@@ -1,3 +1,4 @@
+/* The search for the newest checkpoint that is not damaged. */
 #include "ckpt/search.h"
 
 #include "base/memory.h"
@@ -11,9 +12,9 @@ struct vp_ckpt_search {
     const char *folder;
     struct vp_ckpt_entry *list; /* newest first */
     int n_entries;
-    int at; /* the entry to try next */
+    int at; /* next entry to try */
     struct vp_arena arena;
-    const char **reasons; /* of damaged entries, [n_entries] */
+    const char **reasons; /* [n_damaged], capacity n_entries */
     int n_damaged;
 };
 
@@ -52,7 +53,7 @@ void vp_ckpt_search_free(struct vp_ckpt_search *search)
     free(search);
 }
 
-/* Opens one entry and checks that the name is that of its step. */
+/* Opens one entry and checks that its name matches its step. */
 static enum vp_status open_entry(const char *folder,
                                  const struct vp_ckpt_entry *entry,
                                  struct vp_ckpt **out, struct vp_err *err)
@@ -104,8 +105,8 @@ static enum vp_status nothing_left(const struct vp_ckpt_search *search,
         return vp_err_set(err, VP_ERR_END, "%s: holds no checkpoint",
                           search->folder);
     return vp_err_set(err, VP_ERR_INVALID,
-                      "%.3800s; no checkpoint of %d can be used; repair it or "
-                      "start a new run",
+                      "%.3800s; none of %d checkpoints can be used; repair it "
+                      "or start a new run",
                       search->reasons[0], search->n_entries);
 }
 

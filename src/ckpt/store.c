@@ -1,3 +1,5 @@
+/* Names in the folder of checkpoints, and which of them to keep, restore, set
+ * aside or remove. */
 #include "ckpt/store.h"
 
 #include "ckpt/io.h"
@@ -14,7 +16,7 @@
 
 /* ---- Names -------------------------------------------------------------- */
 
-/* In the order in which entries of one step are tried. */
+/* Kinds of entries, in the order in which those of one step are tried. */
 enum kind {
     KIND_COMPLETE,
     KIND_OLD,
@@ -29,7 +31,7 @@ static const char *const suffix[KIND_COUNT] = { "", ".old", ".tmp", ".trash",
 enum { MAX_ASIDE = 999999 };
 
 enum entry_state {
-    ENTRY_UNKNOWN, /* it cannot be read now, or a later vpipe wrote it */
+    ENTRY_UNKNOWN, /* not checked, not readable now, or of another version */
     ENTRY_BROKEN,
     ENTRY_COMPLETE,
 };
@@ -38,7 +40,7 @@ struct entry {
     int64_t step;
     enum kind kind;
     int number;             /* KIND_ASIDE: from 1 */
-    enum entry_state state; /* UNKNOWN until it was looked at */
+    enum entry_state state; /* set by look_at_entries() */
 };
 
 static void entry_name(const struct entry *entry, char *name, size_t n)
@@ -50,7 +52,8 @@ static void entry_name(const struct entry *entry, char *name, size_t n)
         snprintf(name + used, n - (size_t)used, "%d", entry->number);
 }
 
-/* False for a name that is not ours: no other is ever touched. */
+/* Returns false for names that vpipe does not make; such files are never
+ * changed. */
 static bool parse_name(const char *name, struct entry *out)
 {
     struct vp_ckpt_entry again;
@@ -155,7 +158,8 @@ static enum vp_status scan_open(DIR *dir, const char *folder,
     return VP_OK;
 }
 
-/* All entries with our names, newest first; the caller frees the list. */
+/* Lists all entries with names of vpipe, newest first. The caller frees the
+ * list. */
 static enum vp_status scan(const char *folder, struct entry **out, int *n_out,
                            struct vp_err *err)
 {
@@ -270,7 +274,7 @@ static enum vp_status remove_entry(const char *folder, const struct entry *e,
 
 /* ---- Starting ----------------------------------------------------------- */
 
-/* Brings back or removes the former checkpoint of a step saved twice. */
+/* Restores step-<n>.old if step-<n> does not exist, otherwise removes it. */
 static int settle_old(const char *folder, const struct entry *entry)
 {
     char path[VP_IO_PATH_MAX], old[VP_IO_PATH_MAX];
@@ -330,8 +334,7 @@ enum vp_status vp_ckpt_prepare(const char *folder, struct vp_err *err)
 
 /* ---- Keeping ------------------------------------------------------------ */
 
-/* Compares sizes only; checksums are verified when the checkpoint is
- * loaded. */
+/* Compares only sizes; checksums are verified when the checkpoint is loaded. */
 static enum entry_state check_files(const char *path,
                                     const struct vp_manifest *manifest)
 {
@@ -374,15 +377,15 @@ static enum entry_state check_entry(const char *folder,
 
 struct survey {
     int n_complete;
-    int last_kept; /* index of the keep-th complete one; -1 = not so many */
-    int best;      /* index; -1 = none */
+    int last_kept; /* index of the keep-th complete entry; -1 = fewer */
+    int best;      /* index of the entry with the best score; -1 = none */
     double best_score;
 };
 
-/* Judges the entries up to `step`. The earliest of equal scores is best; the
- * list runs from newest to oldest. */
-static struct survey look(const char *folder, struct entry *list, int n,
-                          int64_t step, int keep)
+/* Checks the entries up to `step` and sets their state. The list is sorted from
+ * newest to oldest, so `<=` finds the earliest of equal scores. */
+static struct survey look_at_entries(const char *folder, struct entry *list,
+                                     int n, int64_t step, int keep)
 {
     struct survey s = { .last_kept = -1, .best = -1 };
 
@@ -412,7 +415,7 @@ enum vp_status vp_ckpt_best(const char *folder, int64_t *step_out,
     int n = 0;
 
     VP_TRY(scan(folder, &list, &n, err));
-    s = look(folder, list, n, INT64_MAX, 0);
+    s = look_at_entries(folder, list, n, INT64_MAX, 0);
     if (list && s.best >= 0) {
         *step_out = list[s.best].step;
         *score_out = s.best_score;
@@ -436,7 +439,7 @@ enum vp_status vp_ckpt_prune(const char *folder, int64_t step, int keep,
     if (keep <= 0)
         return VP_OK;
     VP_TRY(scan(folder, &list, &n, err));
-    s = look(folder, list, n, step, keep);
+    s = look_at_entries(folder, list, n, step, keep);
     for (int i = s.last_kept + 1; i < n && s.last_kept >= 0; i++) {
         if (st == VP_OK && list[i].state != ENTRY_UNKNOWN && i != s.best)
             st = remove_entry(folder, &list[i], err);
@@ -447,7 +450,8 @@ enum vp_status vp_ckpt_prune(const char *folder, int64_t step, int keep,
 
 /* ---- Setting aside ------------------------------------------------------ */
 
-/* How many entries stand before `name`; -1 if it is not there. */
+/* Returns the number of entries before `name`, -1 if `name` is not in the list;
+ * all entries if `name` is NULL. */
 static int count_before(const struct entry *list, int n, const char *name)
 {
     char at[48];
@@ -460,7 +464,7 @@ static int count_before(const struct entry *list, int n, const char *name)
     return name ? -1 : n;
 }
 
-/* Renames `entry` to the first free number. */
+/* Renames `entry` to step-<n>.aside-<k> with the first free number. */
 static int set_aside(const char *folder, const struct entry *entry)
 {
     struct entry aside = { .step = entry->step, .kind = KIND_ASIDE };
@@ -494,7 +498,7 @@ enum vp_status vp_ckpt_set_aside(const char *folder, const char *name,
     free(list);
     if (n_newer < 0)
         return vp_err_set(err, VP_ERR_IO,
-                          "%s/%s: is gone, and the run was to go on from it; "
+                          "%s/%s: is gone, but the run was to resume from it; "
                           "nothing was changed",
                           folder, name);
     return rc != 0 ? fail_write(folder, "changed", rc, err) : VP_OK;
@@ -516,10 +520,11 @@ enum vp_status vp_ckpt_drop_aside(const char *folder, struct vp_err *err)
 
 /* ---- Space -------------------------------------------------------------- */
 
-/* Room for the manifest and for what the file system needs itself. */
+/* Allowance for the manifest and for metadata of the file system. */
 enum { SPARE_BYTES = 1 << 20, SPARE_BYTES_PER_FILE = 8192 };
 
-/* Free bytes on the disk of `path` or of its nearest folder that exists. */
+/* Reads the free bytes on the disk of `path`, or of its nearest parent folder
+ * that exists. */
 static int free_bytes(const char *path, int64_t *out)
 {
     char at[VP_IO_PATH_MAX];
@@ -539,7 +544,7 @@ static int free_bytes(const char *path, int64_t *out)
             n--;
         at[n] = '\0';
     }
-    /* File systems without blocks, such as /proc, say nothing about space. */
+    /* File systems without blocks, such as /proc, do not report free space. */
     *out = info.f_blocks > 0 ? (int64_t)info.f_bavail * (int64_t)info.f_frsize
                              : INT64_MAX;
     return 0;
@@ -557,8 +562,8 @@ enum vp_status vp_ckpt_free_bytes(const char *path, int64_t *n_out,
 
     if (rc != 0)
         return vp_err_set(err, VP_ERR_IO,
-                          "%s: its disk cannot be asked for space (%s)", path,
-                          vp_io_reason(rc));
+                          "%s: the free space of its disk cannot be read (%s)",
+                          path, vp_io_reason(rc));
     return VP_OK;
 }
 

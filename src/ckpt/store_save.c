@@ -1,5 +1,5 @@
-/* Writing one checkpoint: everything to disk under another name, then the name
- * that counts. */
+/* Writes one checkpoint: all files to step-<n>.tmp, synced, then a rename to
+ * step-<n>. */
 #include "ckpt/io.h"
 #include "ckpt/manifest.h"
 #include "ckpt/store.h"
@@ -21,26 +21,27 @@ struct job {
     char trash[VP_IO_PATH_MAX];
     int64_t n_bytes; /* needed on disk */
     struct vp_manifest manifest;
-    struct vp_ckpt_part *parts; /* of this process, then of the others */
+    struct vp_ckpt_part *parts; /* of this process, then of the team's others */
     int n_parts;
-    bool heard; /* the others of a team have ended */
+    bool heard; /* team->hear() was called: the others have ended */
     XXH3_state_t *hash;
 };
 
-/* A full disk is told with numbers, whatever call finds out. */
+/* Sets the error for a failed write. If the disk is full, the message has the
+ * needed and the free bytes. */
 static enum vp_status write_fail(const struct job *job, const char *path,
                                  int rc, struct vp_err *err)
 {
     if (rc == ECANCELED)
         return vp_err_set(err, VP_ERR_ABORTED,
-                          "%s: given up while it was written", job->path);
+                          "%s: cancelled while it was written", job->path);
     if ((rc == ENOSPC || rc == EDQUOT) && err) {
         struct vp_err space = { .text = "" };
 
         if (vp_ckpt_space(job->folder, job->n_bytes, &space) == VP_OK)
             vp_err_set(&space, VP_ERR_IO,
                        "%lld bytes are needed for the checkpoint; a quota or "
-                       "another program took the rest; make room",
+                       "another program limits the space; free some",
                        (long long)job->n_bytes);
         return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s): %.2000s",
                           path, vp_io_reason(rc), space.text);
@@ -51,11 +52,6 @@ static enum vp_status write_fail(const struct job *job, const char *path,
 
 /* ---- One file ----------------------------------------------------------- */
 
-static bool given_up(const struct job *job)
-{
-    return job->save->give_up && atomic_load(job->save->give_up);
-}
-
 static int write_bytes(struct job *job, int fd, const unsigned char *bytes,
                        int64_t n_bytes)
 {
@@ -65,7 +61,7 @@ static int write_bytes(struct job *job, int fd, const unsigned char *bytes,
         size_t n = rest < VP_IO_CHUNK ? (size_t)rest : VP_IO_CHUNK;
         int rc;
 
-        if (given_up(job))
+        if (job->save->give_up && atomic_load(job->save->give_up))
             return ECANCELED;
         XXH3_64bits_update(job->hash, bytes + at, n);
         rc = vp_io_write(fd, bytes + at, n);
@@ -130,7 +126,8 @@ static int compare_parts(const void *a, const void *b)
     return (x->block > y->block) - (x->block < y->block);
 }
 
-/* The lead waits for the files of the others. */
+/* Lead of a team: waits for the files of the others and adds them to
+ * `parts`. */
 static enum vp_status hear_parts(struct job *job, struct vp_err *err)
 {
     const struct vp_ckpt_save *save = job->save;
@@ -175,9 +172,9 @@ static enum vp_status write_manifest(struct job *job, struct vp_err *err)
     return rc == 0 ? VP_OK : write_fail(job, path, rc, err);
 }
 
-/* ---- The name that counts ----------------------------------------------- */
+/* ---- Renaming ----------------------------------------------------------- */
 
-static int retire_old(const struct job *job)
+static int discard_old(const struct job *job)
 {
     struct stat info;
 
@@ -186,8 +183,8 @@ static int retire_old(const struct job *job)
     return vp_io_discard(job->folder, job->old, job->trash);
 }
 
-/* A former one steps aside, and comes back if the new one cannot have its
- * place. */
+/* Renames .tmp to the final name. An existing checkpoint of the step is renamed
+ * to .old meanwhile, and renamed back if that fails. */
 static int publish(const struct job *job)
 {
     struct stat info;
@@ -195,7 +192,7 @@ static int publish(const struct job *job)
     int rc = 0;
 
     if (again)
-        rc = retire_old(job);
+        rc = discard_old(job);
     if (again && rc == 0)
         rc = vp_io_rename(job->path, job->old);
     if (rc != 0)
@@ -206,18 +203,20 @@ static int publish(const struct job *job)
     if (rc == 0)
         rc = vp_io_sync_folder(job->folder);
     if (rc == 0)
-        rc = retire_old(job);
+        rc = discard_old(job);
     return rc;
 }
 
-/* What is left of an earlier try goes; in a team, before the first save. */
+/* Creates the .tmp folder and removes leftovers of an earlier attempt. In a
+ * team vp_ckpt_prepare() has removed them, because others may already be
+ * writing. */
 static enum vp_status begin_tmp(struct job *job, struct vp_err *err)
 {
     int rc = job->save->team ? 0 : vp_io_remove(job->tmp);
 
     if (rc == 0)
         rc = vp_io_mkdir(job->tmp);
-    /* The folder of checkpoints was removed during the run. */
+    /* ENOENT: the folder of checkpoints was removed during the run. */
     if (rc == ENOENT) {
         rc = vp_io_mkdir(job->folder);
         if (rc == 0)
@@ -226,12 +225,12 @@ static enum vp_status begin_tmp(struct job *job, struct vp_err *err)
             rc = vp_io_mkdir(job->tmp);
     }
     if (rc == EEXIST && job->save->team)
-        rc = 0; /* another was here first */
+        rc = 0; /* another process of the team created it first */
     return rc == 0 ? VP_OK : write_fail(job, job->tmp, rc, err);
 }
 
-/* After a failure. In a team the others may still write: what they add to a
- * folder while it is removed would stay. */
+/* Removes the .tmp folder after a failure. In a team, waits for the others
+ * first: files that they write during the removal would be left. */
 static void remove_tmp(struct job *job)
 {
     if (job->parts && !job->heard)
@@ -290,7 +289,7 @@ static enum vp_status plan_manifest(struct job *job, struct vp_err *err)
         st = vp_facts_wrap(facts, &m->facts);
     json_decref(facts);
     if (st == VP_ERR_INVALID)
-        return vp_err_set(err, st, "%s: its facts are no JSON object",
+        return vp_err_set(err, st, "%s: its facts are not a JSON object",
                           job->folder);
     n += (size_t)save->n_images +
          (save->team ? (size_t)save->team->max_parts : 0);

@@ -1,10 +1,11 @@
-/* Messages that quote what a file says. */
+/* Helpers for error messages that quote text of a file. */
 #ifndef VP_CKPT_TEXT_H
 #define VP_CKPT_TEXT_H
 
 #include "base/status.h"
 
-/* Line ends and other control characters become spaces. `err` may be NULL. */
+/* Replaces line ends and other control characters by spaces. `err` may be
+ * NULL. */
 static inline void vp_text_one_line(struct vp_err *err)
 {
     if (!err)
@@ -14,8 +15,8 @@ static inline void vp_text_one_line(struct vp_err *err)
             *c = ' ';
 }
 
-/* Puts the file in front of the message of a failure, on one line, whatever
- * the length of its path. */
+/* If `st` is an error, puts "path: " in front of the message, on one line, and
+ * cuts both so that they fit. Returns `st`. */
 static inline enum vp_status vp_text_in_file(const char *path,
                                              enum vp_status st,
                                              struct vp_err *err)

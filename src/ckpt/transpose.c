@@ -1,6 +1,7 @@
+/* Transposition of a matrix in tiles. */
 #include "ckpt/transpose.h"
 
-/* Squares of whole cache lines, so that each line is fetched once. */
+/* Elements on a side of a tile: a cache line, so that each is fetched once. */
 enum { TILE = 16 };
 
 static int64_t tile_end(int64_t begin, int64_t n)

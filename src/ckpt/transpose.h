@@ -1,4 +1,5 @@
-/* Transposes matrices that files hold as [cols, rows]. Private to ckpt. */
+/* Transposes matrices whose layout in files differs from that in memory.
+ * Private to ckpt. */
 #ifndef VP_CKPT_TRANSPOSE_H
 #define VP_CKPT_TRANSPOSE_H
 

@@ -1,3 +1,5 @@
+/* The background writer of checkpoints: snapshot, thread, and the calls of the
+ * training loop. */
 #include "ckpt/writer.h"
 
 #include "base/clock.h"
@@ -20,9 +22,9 @@
 #include <time.h>
 
 enum {
-    /* The thread checks its state this often even if it is not woken. */
+    /* The thread wakes up at least this often to check its state. */
     WRITER_WAIT_MS = 1000,
-    FACTS_BYTES = 64 << 10, /* to begin with */
+    FACTS_BYTES = 64 << 10, /* initial buffer for facts */
 };
 
 enum state { STATE_IDLE, STATE_FILLING, STATE_WRITING };
@@ -31,8 +33,8 @@ struct item {
     const char *name;
     unsigned char *data; /* in the snapshot */
     size_t n_bytes;
-    int64_t rows, cols; /* as put, to be transposed; 0: as in the file */
-    atomic_bool there;
+    int64_t rows, cols; /* of a matrix to transpose, as put; 0: no transpose */
+    atomic_bool there;  /* was put since begin */
 };
 
 struct vp_ckpt_writer {
@@ -44,22 +46,23 @@ struct vp_ckpt_writer {
     struct item *items;
     int n_images;
     struct vp_ckpt_image *images;
-    unsigned char *snapshot; /* the files, one after the other */
+    unsigned char *snapshot; /* content of the files, concatenated */
     size_t n_snapshot;
-    float *transposed; /* the thread's: one matrix, transposed */
+    float *transposed; /* buffer of the thread for one matrix */
     pthread_t thread;
     bool has_thread;
     atomic_bool give_up;
     enum vp_status (*before_publish)(void *ctx, struct vp_err *err);
     void *publish_ctx;
 
-    /* While writing these are the thread's, else the caller's. */
+    /* In STATE_WRITING only the thread uses these, otherwise only the
+     * caller. */
     int64_t step;
     double score;
     char *facts; /* a JSON object */
     size_t facts_room;
 
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t changed;
     enum state state;
     bool stop, touch;
@@ -70,8 +73,9 @@ struct vp_ckpt_writer {
 
 /* ---- The thread --------------------------------------------------------- */
 
-/* In the snapshot, so that the copy costs training no more than a copy. */
-static void turn_items(struct vp_ckpt_writer *w)
+/* Transposes in the snapshot, on the writer's thread, so that put is only a
+ * copy. */
+static void transpose_items(struct vp_ckpt_writer *w)
 {
     for (int i = 0; i < w->n_items; i++) {
         struct item *item = &w->items[i];
@@ -100,10 +104,10 @@ static enum vp_status read_back(const struct vp_ckpt_writer *w,
     return VP_OK;
 }
 
-/* What the run set aside when it started is removed once this run has a
- * checkpoint of its own that can be read. */
-static enum vp_status replace_aside(const struct vp_ckpt_writer *w,
-                                    struct vp_err *err)
+/* Removes the checkpoints that were set aside when the run started. They are
+ * kept until this run has written a checkpoint that can be read. */
+static enum vp_status remove_aside(const struct vp_ckpt_writer *w,
+                                   struct vp_err *err)
 {
     struct vp_ckpt_entry *list = NULL;
     int n = 0;
@@ -131,16 +135,16 @@ static enum vp_status write_step(struct vp_ckpt_writer *w, bool *saved_out,
         .publish_ctx = w->publish_ctx,
     };
 
-    turn_items(w);
+    transpose_items(w);
     VP_TRY(vp_ckpt_save(w->folder, &save, err));
     *saved_out = true;
     if (w->team && !w->team->is_lead)
         return VP_OK;
-    VP_TRY(replace_aside(w, err));
+    VP_TRY(remove_aside(w, err));
     return vp_ckpt_prune(w->folder, w->step, w->keep, err);
 }
 
-/* Signals are for the threads of the program. */
+/* Signals must be delivered to other threads of the program. */
 static void block_signals(void)
 {
     sigset_t all;
@@ -149,8 +153,8 @@ static void block_signals(void)
     pthread_sigmask(SIG_BLOCK, &all, NULL);
 }
 
-/* Makes the snapshot present, so that put meets no new page, unless that has
- * become urgent. Locked, but not while the kernel works. */
+/* Touches the pages of the snapshot in pieces; stops if a checkpoint is begun.
+ * The caller holds `lock`, which is released while the kernel works. */
 static void touch_snapshot(struct vp_ckpt_writer *w)
 {
     enum { PIECE = 64 << 20 };
@@ -205,15 +209,15 @@ static void *writer_main(void *arg)
 
 static const struct vp_st_meta file_meta[] = { { "format", "pt" } };
 
-/* Files start at a multiple of this in the snapshot. */
+/* Files start at multiples of this in the snapshot, for O_DIRECT. */
 enum { IMAGE_ALIGN = 4096 };
 
-/* Bookkeeping that ends with create. */
+/* Temporary data of vp_ckpt_writer_create(). */
 struct plan {
     const struct vp_ckpt_item *items;
     int n_items;
-    int *order;                   /* items sorted by block */
-    struct vp_st_tensor *tensors; /* in that order */
+    int *order;                   /* [n_items] items sorted by block */
+    struct vp_st_tensor *tensors; /* [n_items] in the same order */
     struct vp_st_head *heads;     /* [n_images] */
 };
 
@@ -243,7 +247,7 @@ static int compare_name(const void *a, const void *b, void *ctx)
     return strcmp(items[*(const int *)a].name, items[*(const int *)b].name);
 }
 
-/* A name tells the tensor, in whatever file it is. */
+/* Names must be unique across all files. */
 static enum vp_status check_names(const struct vp_ckpt_writer *w,
                                   struct plan *plan, struct vp_err *err)
 {
@@ -261,7 +265,7 @@ static enum vp_status check_names(const struct vp_ckpt_writer *w,
     return VP_OK;
 }
 
-/* Sorts the items into files and makes each file's head. */
+/* Groups the items by file and makes the head of each file. */
 static enum vp_status plan_images(struct vp_ckpt_writer *w, struct plan *plan,
                                   struct vp_err *err)
 {
@@ -299,7 +303,8 @@ static enum vp_status plan_images(struct vp_ckpt_writer *w, struct plan *plan,
     return VP_OK;
 }
 
-/* Heads are written once and for all; items know where they go. */
+/* Allocates the snapshot, writes the heads, which never change, and sets the
+ * address of each item. */
 static enum vp_status fill_snapshot(struct vp_ckpt_writer *w,
                                     const struct plan *plan, struct vp_err *err)
 {
@@ -331,7 +336,7 @@ static enum vp_status fill_snapshot(struct vp_ckpt_writer *w,
     return VP_OK;
 }
 
-/* Items that the thread transposes, and its memory for it. */
+/* Marks the items to transpose and allocates the buffer for the largest. */
 static enum vp_status plan_transposes(struct vp_ckpt_writer *w,
                                       const struct plan *plan,
                                       struct vp_err *err)
@@ -494,7 +499,8 @@ int64_t vp_ckpt_writer_bytes(const struct vp_ckpt_writer *w)
 
 /* ---- Save --------------------------------------------------------------- */
 
-/* Waits for the thread and takes its error. Locked. */
+/* Waits until the thread is not writing. Returns its error and clears it. The
+ * caller holds `lock`. */
 static enum vp_status wait_idle(struct vp_ckpt_writer *w, int timeout_ms,
                                 struct vp_err *err)
 {
@@ -550,7 +556,7 @@ void vp_ckpt_writer_put(struct vp_ckpt_writer *w, int item, const void *data)
     memcpy(vp_ckpt_writer_buffer(w, item), data, w->items[item].n_bytes);
 }
 
-/* The facts as text, in memory that grows at most a few times. */
+/* Writes the facts as text to w->facts, which grows if needed. */
 static enum vp_status copy_facts(struct vp_ckpt_writer *w,
                                  const struct vp_facts *facts,
                                  struct vp_err *err)

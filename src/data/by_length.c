@@ -1,3 +1,4 @@
+/* Sorts pairs by length, cuts them into batches and makes their sampler. */
 #include "data/by_length.h"
 
 #include <stdlib.h>
@@ -5,7 +6,7 @@
 
 enum { CHUNK = 4096 };
 
-/* A pair that fits. */
+/* A pair that fits a bucket. */
 struct pair {
     int64_t sample;
     int32_t n_src, n_tgt;
@@ -14,15 +15,16 @@ struct pair {
 struct maker {
     struct vp_data *data;
     struct vp_sample_group *groups;
-    struct pair *pairs, *other; /* [n]; the second is work space */
+    struct pair *pairs, *other; /* [n]; `other` is scratch space for sorting */
     int64_t n;
-    struct vp_sample_batch *batches; /* [n] at most */
+    struct vp_sample_batch *batches; /* [n_batches], capacity n */
     int64_t n_batches;
 };
 
 /* ---- Lengths ------------------------------------------------------------ */
 
-/* Lengths of samples from `first` on; those of the split that fit are added. */
+/* Reads the lengths of `n` samples from `first` on and adds the pairs that
+ * belong to the split and fit a bucket. *k: next sample of the split. */
 static enum vp_status add_chunk(struct maker *m, int64_t first, int64_t n,
                                 int64_t *k, struct vp_err *err)
 {
@@ -72,7 +74,7 @@ static void shuffle(struct maker *m)
     swap_lists(m);
 }
 
-/* A counting sort, stable. `count` has room for every length, and one more. */
+/* Stable counting sort. `count` has n_lengths + 2 elements. */
 static void sort_by(struct maker *m, bool by_source, int64_t *count,
                     int64_t n_lengths)
 {
@@ -107,7 +109,7 @@ static enum vp_status sort_pairs(struct maker *m)
 
 /* ---- Batches ------------------------------------------------------------ */
 
-/* The bucket that pairs begin to end - 1 need. */
+/* Returns the bucket that holds all pairs from `begin` to end - 1. */
 static int bucket_of(const struct maker *m, int64_t begin, int64_t end)
 {
     int64_t n_src = 0, n_tgt = 0;
@@ -119,8 +121,8 @@ static int bucket_of(const struct maker *m, int64_t begin, int64_t end)
     return vp_pair_bucket(&m->data->config, n_src, n_tgt);
 }
 
-/* Writes the samples in rows of falling source length; equal ones keep their
- * order. */
+/* Makes a batch of pairs `begin` to end - 1, its rows sorted by descending
+ * source length; pairs of equal length keep their order. */
 static void add_batch(struct maker *m, int64_t begin, int64_t end)
 {
     int64_t *members = m->data->members + begin;
@@ -141,27 +143,22 @@ static void add_batch(struct maker *m, int64_t begin, int64_t end)
     }
 }
 
-static int64_t kept_of(int64_t n, int64_t multiple)
-{
-    int64_t rest = n % multiple;
-
-    return n - rest > rest ? n - rest : rest;
-}
-
 static void cut_batches(struct maker *m)
 {
     const struct vp_data_config *config = &m->data->config;
     int64_t multiple = config->batch_multiple > 0 ? config->batch_multiple
                                                   : VP_BY_LENGTH_MULTIPLE;
     int64_t begin = 0, end;
-    int bucket = 0; /* of the pairs from begin on */
+    int bucket = 0; /* of pairs begin to i - 1 */
 
     for (int64_t i = 0; i < m->n; i++) {
         int own = bucket_of(m, i, i + 1);
 
         while (i > begin &&
                i - begin >= config->dims[own > bucket ? own : bucket].batch) {
-            end = begin + kept_of(i - begin, multiple);
+            int64_t rest = (i - begin) % multiple, whole = i - begin - rest;
+
+            end = begin + (whole > rest ? whole : rest);
             add_batch(m, begin, end);
             begin = end;
             bucket = begin < i ? bucket_of(m, begin, i) : 0;
@@ -198,7 +195,8 @@ enum vp_status vp_by_length_plan(struct vp_data *data,
     struct maker m = { .data = data, .groups = groups };
     enum vp_status st;
 
-    /* So that the longer of two buckets holds both their pairs. */
+    /* Required by cut_batches(): the longer of two buckets holds the pairs of
+     * both. */
     for (int b = 1; b < data->config.n_dims; b++)
         VP_BUG_ON(data->config.dims[b].tgt_seq <
                   data->config.dims[b - 1].tgt_seq);

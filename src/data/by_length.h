@@ -1,23 +1,24 @@
-/* Batches of pairs of about one length, after fairseq's batch_by_size:
+/* Makes batches of pairs of similar length, like fairseq's batch_by_size.
  *
  * The pairs are shuffled, sorted by target length and then by source length;
- * both sorts are stable. A batch grows pair by pair while the bucket that its
- * longest sides need has rows for it (batch_size tokens by the bucket's length,
- * where fairseq takes the longest pair's). Of a full batch of c pairs
- * max(c - c % multiple, c % multiple) stay; the others begin the next one. The
- * last batch is what is left. Rows are sorted by falling source length. An epoch
- * takes the batches in a shuffled order. */
+ * both sorts are stable. Pairs are added to a batch while the bucket that its
+ * longest sides need has rows for another (batch_size tokens divided by the
+ * bucket's length, where fairseq divides by the length of the longest pair). A
+ * full batch of c pairs keeps max(c - c % multiple, c % multiple) of them; the
+ * others begin the next batch. The last batch holds the remaining pairs. Rows
+ * are sorted by descending source length. An epoch takes the batches in a
+ * shuffled order. */
 #ifndef VP_DATA_BY_LENGTH_H
 #define VP_DATA_BY_LENGTH_H
 
 #include "data/internal.h"
 
-/* The original's, which fairseq has as 8. */
+/* Default of batch_multiple, as in the original vPipe; fairseq's is 8. */
 enum { VP_BY_LENGTH_MULTIPLE = 16 };
 
-/* Sets data->members and data->sampler, and counts in `groups`, one for each
- * bucket, the pairs of its batches. Pairs that fit no bucket are left out; if
- * none does, there is no sampler. */
+/* Sets data->members and data->sampler, and groups[b].n_samples to the number
+ * of pairs in batches of bucket b. Pairs that fit no bucket are left out; if no
+ * pair fits, data->sampler stays NULL. */
 enum vp_status vp_by_length_plan(struct vp_data *data,
                                  struct vp_sample_group *groups,
                                  struct vp_err *err);

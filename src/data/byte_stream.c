@@ -1,3 +1,4 @@
+/* Sequential reading of plain, gzip and zstd files. */
 #include "data/byte_stream.h"
 
 #include "base/blocking.h"
@@ -25,9 +26,9 @@ struct vp_byte_stream {
     FILE *file;
     char *path;
     enum kind kind;
-    bool in_frame;  /* a compressed part has begun and not ended */
-    int64_t offset; /* in the file, behind the buffer */
-    size_t at, n;   /* in the buffer */
+    bool in_frame;  /* inside a gzip member or zstd frame */
+    int64_t offset; /* file offset of the end of the buffer */
+    size_t at, n;   /* next byte and number of bytes in the buffer */
     unsigned char buffer[BUFFER_BYTES];
 #ifdef VP_HAVE_ZLIB
     z_stream gzip;
@@ -81,7 +82,7 @@ static enum vp_status refuse(const struct vp_byte_stream *stream,
 static enum vp_status begin_gzip(struct vp_byte_stream *stream,
                                  struct vp_err *err)
 {
-    /* 15: the largest window; 16: with a header of gzip. */
+    /* 15: largest window; + 16: with a gzip header. */
     if (inflateInit2(&stream->gzip, 15 + 16) == Z_OK)
         return VP_OK;
     return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", stream->path);
@@ -107,13 +108,13 @@ static enum vp_status step_gzip(struct vp_byte_stream *stream,
     result = inflate(gzip, Z_NO_FLUSH);
     stream->at = stream->n - gzip->avail_in;
     *n_out = (size_t)(gzip->next_out - out);
-    if (result == Z_STREAM_END) { /* another part may follow */
+    if (result == Z_STREAM_END) { /* another gzip member may follow */
         stream->in_frame = false;
         inflateReset(gzip);
         return VP_OK;
     }
     if (result != Z_OK && result != Z_BUF_ERROR)
-        return refuse(stream, err, "not as gzip writes it");
+        return refuse(stream, err, "not valid gzip data");
     return VP_OK;
 }
 #else
@@ -176,7 +177,7 @@ static enum vp_status step_zstd(struct vp_byte_stream *stream,
     if (!ZSTD_isError(result))
         return VP_OK;
     snprintf(cause, sizeof(cause),
-             "not as zstd writes it, or with a window above %d MiB (%s)",
+             "not valid zstd data, or a window above %d MiB (%s)",
              1 << (VP_BYTE_STREAM_WINDOW_LOG - 20), ZSTD_getErrorName(result));
     return refuse(stream, err, cause);
 }
@@ -214,7 +215,7 @@ static enum kind kind_of(const struct vp_byte_stream *stream)
 
     if (stream->n >= 2 && memcmp(head, "\x1F\x8B", 2) == 0)
         return KIND_GZIP;
-    /* A frame, or one of those that hold no data. */
+    /* A frame, or a skippable frame. */
     if (stream->n >= 4 && (memcmp(head, "\x28\xB5\x2F\xFD", 4) == 0 ||
                            ((head[0] & 0xF0) == 0x50 &&
                             memcmp(head + 1, "\x2A\x4D\x18", 3) == 0)))
@@ -237,7 +238,7 @@ static enum vp_status begin_kind(struct vp_byte_stream *stream,
     return VP_OK;
 }
 
-/* Opens regular files only: a FIFO would be waited for. */
+/* Opens regular files only: opening a FIFO would block. */
 static enum vp_status open_file(struct vp_byte_stream *stream,
                                 struct vp_err *err)
 {

@@ -1,3 +1,5 @@
+/* Opens a data set (source, task, sampler), counts its labels and fills
+ * batches. */
 #include "data/data.h"
 #include "base/memory.h"
 #include "data/by_length.h"
@@ -29,7 +31,7 @@ static bool fits_int32(int64_t a, int64_t b)
     return vp_mul_i64(a, b, &n) && n <= INT32_MAX;
 }
 
-/* What every task needs of its buckets. */
+/* Checks of the buckets that are the same for all tasks. */
 static enum vp_status check_dims(const struct vp_data_config *config,
                                  struct vp_err *err)
 {
@@ -58,7 +60,7 @@ static enum vp_status check_dims(const struct vp_data_config *config,
             has_target != (dims->tgt_seq > 0))
             return vp_err_set(err, VP_ERR_INVALID,
                               "data: bucket %d has tgt_seq %lld and n_labels "
-                              "%lld, which do not go with %s; set %s",
+                              "%lld, which do not fit %s; set %s",
                               b, (long long)dims->tgt_seq,
                               (long long)dims->n_labels,
                               vp_tasks[config->task].name,
@@ -99,8 +101,8 @@ int64_t vp_data_number(const struct vp_data *data, enum vp_data_split split,
     return data->source.is_split ? k : vp_split_sample(split, k);
 }
 
-/* Sorts the samples of the split by bucket: a stable counting sort. `bucket`
- * and `scratch` are work space. */
+/* Sorts the samples of the split by bucket with a stable counting sort.
+ * `bucket` and `scratch` are temporary. */
 static enum vp_status sort_pairs(struct vp_data *data,
                                  struct vp_sample_group *groups, int *bucket,
                                  int32_t *scratch, struct vp_err *err)
@@ -151,7 +153,8 @@ static enum vp_status group_pairs(struct vp_data *data,
     return st;
 }
 
-/* A run is what a split has of one block: nine tenths or one. */
+/* A run of the sampler is the part of a source's block that belongs to the
+ * split: all of it, nine tenths or one tenth. */
 static enum vp_status create_plan(struct vp_data *data,
                                   const struct vp_sample_group *groups,
                                   int n_groups)
@@ -205,8 +208,9 @@ static enum vp_status make_plan(struct vp_data *data, int32_t *scratch,
     return VP_OK;
 }
 
-/* Sum of -f log f with f = c / n, in nats: what the predictor that knows only
- * the frequencies f loses per label, and no context-free one loses less. */
+/* Returns the sum of -f log f with f = freq[id] / n, in nats: the loss per
+ * label of a predictor that outputs the frequencies f. No context-free
+ * predictor has a smaller loss. */
 static double entropy(const int64_t *freq, int64_t vocab)
 {
     double n = 0.0, sum = 0.0;
@@ -240,7 +244,7 @@ static enum vp_status count_labels(struct vp_data *data, int32_t *scratch,
     return st;
 }
 
-/* Everything that reads samples: the sampler and the label counts. */
+/* Reads samples to make the sampler and to count labels; fills data->info. */
 static enum vp_status survey(struct vp_data *data, struct vp_err *err)
 {
     int64_t longest = data->config.dims[data->config.n_dims - 1].seq;
@@ -305,7 +309,7 @@ static enum vp_status check(const struct vp_data_config *config,
     return vp_tasks[config->task].check(config, err);
 }
 
-/* Without a source. NULL: out of memory. */
+/* Allocates data without a source. Returns NULL if out of memory. */
 static struct vp_data *create(const struct vp_data_config *config)
 {
     struct vp_data *data = calloc(1, sizeof(*data));
@@ -405,7 +409,7 @@ int64_t vp_data_sample(const struct vp_data *data,
     return vp_data_number(data, data->config.split, k);
 }
 
-/* Padding everywhere, so that tasks write real rows only. */
+/* Fills all arrays with padding, so that tasks write rows of samples only. */
 static void clear(const struct vp_data *data, struct vp_batch *batch)
 {
     for (int role = 0; role < VP_ROLE_COUNT; role++) {
@@ -428,6 +432,8 @@ static void read_ahead(const struct vp_data *data,
                                 vp_data_number(data, data->config.split, k));
 }
 
+/* Finds batch `m`. With max_batches an epoch of the run is shorter than one of
+ * the sampler. */
 static struct vp_data_slot slot_of(const struct vp_data *data, uint64_t m)
 {
     uint64_t n = (uint64_t)data->info.n_batches;

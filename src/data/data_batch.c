@@ -1,4 +1,5 @@
-/* The tasks: what is asked of a model about a sample, as arrays of a batch. */
+/* The training tasks (masked LM, causal LM, translation pairs): how each turns
+ * samples into the arrays of a batch. */
 #include "data/data.h"
 
 #include "base/rng.h"
@@ -9,10 +10,11 @@
 
 #define ROLE(name) (1u << VP_ROLE_##name)
 
-/* Special ids of a sequence: [CLS] A [SEP] B [SEP]. */
+/* Number of special ids in a sequence: [CLS] A [SEP] B [SEP]. */
 enum { MASKED_EXTRA = 3 };
 
-/* Where a window is put before its row is made of it: behind the tokens. */
+/* Returns scratch memory for one window: vp_batch_create() allocates
+ * window.length elements more for the tokens than a batch has. */
 static int32_t *spare(const struct vp_data *data, const struct vp_batch *batch)
 {
     return batch->array[VP_ROLE_TOKENS] + data->capacity[VP_ROLE_TOKENS];
@@ -61,8 +63,8 @@ static struct vp_data_window masked_window(const struct vp_data_config *config)
     return (struct vp_data_window){ n, n };
 }
 
-/* Scored tokens of each sequence: the same number in all, so that sequences
- * weigh the same, as far as the largest bucket has room. */
+/* Returns the number of scored tokens per sequence. It is the same for all, so
+ * that sequences have equal weight, and limited by the largest bucket. */
 static int64_t masked_per_sequence(const struct vp_data_config *config)
 {
     const struct vp_dims *last = &config->dims[config->n_dims - 1];
@@ -84,7 +86,7 @@ static int masked_bucket(const struct vp_data_config *config, int64_t n_labels)
     return b;
 }
 
-/* [CLS] A [SEP] B [SEP]: two segments that follow each other in the text.
+/* Writes [CLS] A [SEP] B [SEP]; A and B are the two halves of the window `ids`.
  * tokens, types, mask: [seq] */
 static void put_segments(const int32_t *ids, int64_t n, int32_t *tokens,
                          int32_t *types, int32_t *mask)
@@ -102,8 +104,9 @@ static void put_segments(const int32_t *ids, int64_t n, int32_t *tokens,
     }
 }
 
-/* Of a chosen token 80 % are hidden, 10 % replaced by any word, 10 % kept. */
-static int32_t disguise(int32_t id, int64_t vocab, struct vp_rng4 r)
+/* Returns the input id for a scored token: [MASK] in 80 % of cases, a random
+ * word in 10 %, `id` itself in 10 %. */
+static int32_t mask_token(int32_t id, int64_t vocab, struct vp_rng4 r)
 {
     uint32_t tenth = vp_rng_below(r.v[1], 10);
     uint32_t n_words = (uint32_t)(vocab - VP_TOKEN_FIRST);
@@ -115,9 +118,10 @@ static int32_t disguise(int32_t id, int64_t vocab, struct vp_rng4 r)
     return id;
 }
 
-/* What keys the masks of a row. In training the running count of samples, so that
- * every epoch hides other tokens. Held-out samples are asked the same in every
- * evaluation and at every batch size: their own number. */
+/* Returns the random key for the mask of a row. Training uses the running count
+ * of samples, so that every epoch masks different tokens. Evaluation uses the
+ * number of the sample, so that its mask does not depend on the evaluation or
+ * on the batch size. */
 static uint64_t mask_key(const struct vp_data *data,
                          const struct vp_data_slot *slot, int64_t row)
 {
@@ -143,12 +147,13 @@ static void mask_row(const struct vp_data *data, uint64_t key,
             continue;
         rows_out[n_chosen] = (int32_t)(first_row + p);
         labels_out[n_chosen] = tokens[p];
-        tokens[p] = disguise(tokens[p], data->source.vocab, r);
+        tokens[p] = mask_token(tokens[p], data->source.vocab, r);
         n_chosen++;
     }
 }
 
-/* Samples that come masked: every sequence has as many labels as it has. */
+/* Fills a batch from a source that stores or makes masked samples. The number
+ * of labels differs between sequences. */
 static enum vp_status masked_copy(const struct vp_data *data,
                                   const struct vp_data_slot *slot,
                                   struct vp_batch *batch, struct vp_err *err)
@@ -204,7 +209,8 @@ static enum vp_status masked_fill(const struct vp_data *data,
     return VP_OK;
 }
 
-/* Every position of a window is as likely to be scored as any other. */
+/* Counts all tokens of a window, because each position is equally likely to be
+ * scored; of a masked sample only its labels. */
 static enum vp_status masked_count(const struct vp_data *data, int64_t i,
                                    int32_t *scratch, int64_t *freq,
                                    struct vp_err *err)
@@ -238,14 +244,16 @@ static enum vp_status causal_check(const struct vp_data_config *config,
     return VP_OK;
 }
 
-/* Windows share one token: the last label of one begins the next. */
+/* Adjacent windows share one token: the last label of a window is the first
+ * token of the next. */
 static struct vp_data_window causal_window(const struct vp_data_config *config)
 {
     return (struct vp_data_window){ config->dims[0].seq + 1,
                                     config->dims[0].seq };
 }
 
-/* Sequences of their own, scored at their ends. */
+/* Fills a batch from a source whose samples are sequences with one label, at
+ * their last token. */
 static enum vp_status causal_copy(const struct vp_data *data,
                                   const struct vp_data_slot *slot,
                                   struct vp_batch *batch, struct vp_err *err)
@@ -341,7 +349,7 @@ int vp_pair_bucket(const struct vp_data_config *config, int64_t n_src,
                    int64_t n_tgt)
 {
     for (int b = 0; b < config->n_dims; b++) {
-        /* [SEP] ends both sides. */
+        /* + 1: [SEP] ends both sides. */
         if (n_src + 1 <= config->dims[b].seq &&
             n_tgt + 1 <= config->dims[b].tgt_seq)
             return b;
@@ -349,7 +357,7 @@ int vp_pair_bucket(const struct vp_data_config *config, int64_t n_src,
     return -1;
 }
 
-/* Moves the n ids of a row to its end. */
+/* Moves the `n` ids at the start of a row to its end. */
 static void pad_left(const struct vp_data *data, int64_t seq, int64_t n,
                      int32_t *tokens)
 {

@@ -1,3 +1,4 @@
+/* Detection of file formats, for one file and for a folder. */
 #include "data/data_detect.h"
 
 #include "data/hdf5.h"
@@ -50,7 +51,8 @@ static bool ends_in(const char *name, const char *end)
     return n > n_end && strcmp(name + n - n_end, end) == 0;
 }
 
-/* By the size alone; whether the rest is right, its reader says. */
+/* Distinguishes fairseq from Megatron-LM by the header and size of an .idx
+ * file. The reader of the format checks the rest. */
 static enum vp_data_format index_format(const char *path)
 {
     FILE *file = fopen(path, "rb");
@@ -71,14 +73,14 @@ static enum vp_data_format index_format(const char *path)
     return VP_FORMAT_MEGATRON;
 }
 
-/* The index beside a .bin, if there is one. */
+/* Writes the path of the .idx beside a .bin. Returns true if it exists. */
 static bool find_index(const char *path, char out[PATH_MAX])
 {
     snprintf(out, PATH_MAX, "%.*s.idx", (int)strlen(path) - 4, path);
     return access(out, F_OK) == 0;
 }
 
-/* Two brackets begin a CHID file. */
+/* A CHID file begins with two brackets. */
 static bool is_chid(const char *path)
 {
     FILE *file = fopen(path, "rb");
@@ -97,14 +99,14 @@ static bool is_chid(const char *path)
     return n_brackets == 2;
 }
 
-/* VP_FORMAT_TEXT: no other kind. */
+/* Returns VP_FORMAT_TEXT if no other format matches. */
 static enum vp_data_format file_format(const char *path)
 {
     char index[PATH_MAX];
     struct stat info;
 
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
-        return VP_FORMAT_TEXT; /* a FIFO would be waited for */
+        return VP_FORMAT_TEXT; /* opening a FIFO would block */
     if (ends_in(path, ".idx"))
         return index_format(path);
     if (ends_in(path, ".bin"))
@@ -124,16 +126,19 @@ static enum vp_status refuse_pickle(const char *path, struct vp_err *err)
     for (size_t i = 0; i < VP_COUNT_OF(endings); i++)
         if (ends_in(path, endings[i]))
             return vp_err_set(err, VP_ERR_INVALID,
-                              "%s: is by its name (%s) a pickle of Python: "
-                              "vpipe reads none, since they can run programs; "
-                              "set data_dir to data",
+                              "%s: is a Python pickle by its name (%s), which "
+                              "vpipe does not read because a pickle can run "
+                              "programs; set data_dir to data in another "
+                              "format",
                               path, endings[i]);
     return VP_OK;
 }
 
 /* ---- Folders ------------------------------------------------------------ */
 
-static void look_at(const char *folder, const char *name, unsigned *found)
+/* Adds the format of one file of a folder, unless it is text, to the bit set
+ * `found`. */
+static void add_format(const char *folder, const char *name, unsigned *found)
 {
     char path[PATH_MAX];
     struct stat info;
@@ -147,7 +152,8 @@ static void look_at(const char *folder, const char *name, unsigned *found)
         *found |= 1u << file_format(path);
 }
 
-/* Those that have samples for the task, if there are any. */
+/* Returns the formats of the bit set `found` that have samples for `task`, or
+ * `found` if none has. */
 static unsigned usable(unsigned found, enum vp_data_task task)
 {
     unsigned fit = 0;
@@ -191,7 +197,7 @@ static enum vp_status folder_format(const struct vp_data_config *config,
     unsigned found = vp_hdf5_is_at(path) ? 1u << VP_FORMAT_HDF5 : 0;
 
     for (size_t i = 0; st == VP_OK && i < names.n; i++)
-        look_at(path, names.name[i], &found);
+        add_format(path, names.name[i], &found);
     if (config->task == VP_DATA_PAIRS && vp_parallel_is_in(&names))
         found |= 1u << VP_FORMAT_PARALLEL;
     vp_names_release(&names);

@@ -1,4 +1,4 @@
-/* Data whose batches are made by the caller of the library. */
+/* Data whose batches a callback of the library's user fills. */
 #include "data/data.h"
 
 #include "data/internal.h"

@@ -1,5 +1,5 @@
-/* Reads batches ahead of their use. The order is fixed by the data set, so the
- * thread changes when a batch is made, never what is in it. */
+/* Prefetching: a thread fills batches before they are used. The data set fixes
+ * the order, so the thread changes when a batch is filled, not its content. */
 #include "data/data.h"
 
 #include "base/clock.h"
@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* The reader checks its state this often even if it is not woken. */
+/* The reader wakes up at least this often to check its state. */
 enum { READER_WAIT_MS = 1000 };
 
-/* A ring of depth + 1 batches: `depth` made ahead and the one in use.
+/* A ring of depth + 1 batches: `depth` prefetched ones and the one in use.
  *
- *   in use | ready, n_ready of them | free, the reader works on the first
+ *   in use | ready, n_ready of them | free, the reader fills the first
  *   next-1   next ...
  */
 struct place {
@@ -30,20 +30,21 @@ struct vp_prefetch {
     pthread_t reader;
     bool has_reader;
 
-    /* All below is guarded by `lock`, except that the reader alone touches a
-     * free batch and the consumer alone the one in use. */
+    /* `lock` guards all fields below. Without it, only the reader accesses free
+     * batches, and only the consumer the one in use. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct vp_batch_order order;
-    uint64_t next_k; /* the batch the consumer gets next, in the order */
-    int next;        /* its place in the ring */
+    uint64_t next_k; /* index in `order` of the consumer's next batch */
+    int next;        /* its index in the ring */
     int n_ready;
     bool stop;
-    enum vp_status failed; /* the reader ended after the ready ones */
+    enum vp_status failed; /* not VP_OK: the reader has ended with this error */
     struct vp_err err;
 };
 
-/* Waits for a free batch; false when the reader is to end. Locked. */
+/* Waits for a free batch. Returns false if the reader must end. The caller
+ * holds `lock`. */
 static bool wait_for_room(struct vp_prefetch *p)
 {
     while (!p->stop && p->n_ready == p->depth) {
@@ -149,7 +150,8 @@ void vp_prefetch_free(struct vp_prefetch *p)
     free(p);
 }
 
-/* Waits until a batch is ready or the reader has failed. Locked. */
+/* Waits until a batch is ready or the reader has failed. The caller holds
+ * `lock`. */
 static enum vp_status wait_for_batch(struct vp_prefetch *p, int timeout_ms,
                                      struct vp_err *err)
 {

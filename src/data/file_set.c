@@ -1,3 +1,4 @@
+/* Files that are read at random offsets, with up to N_OPEN kept open. */
 #include "data/file_set.h"
 
 #include "base/blocking.h"
@@ -20,19 +21,19 @@ struct entry {
     struct timespec changed;
 };
 
-/* A file that is kept open. */
+/* A place for a file that is kept open. */
 struct descriptor {
     int file; /* -1: none */
     int fd;
-    int n_users;   /* threads that read */
-    uint64_t used; /* when it was asked for last */
+    int n_users;   /* threads that are reading from it */
+    uint64_t used; /* `clock` at the last use */
 };
 
 struct vp_file_set {
     struct entry *entry;
     int n, capacity;
 
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards the fields below */
     struct descriptor held[N_OPEN];
     uint64_t clock;
 };
@@ -141,8 +142,8 @@ static enum vp_status open_entry(const struct entry *entry, int *fd_out,
                       entry->path);
 }
 
-/* The place of a file that is open, else the one to use for it: that of the
- * file that was not used for longest. NULL: threads read from all. Locked. */
+/* Returns the place of an open file, or else the least recently used place that
+ * no thread reads from. NULL if all are in use. The caller holds `lock`. */
 static struct descriptor *find_place(struct vp_file_set *set, int file)
 {
     struct descriptor *oldest = NULL;
@@ -158,7 +159,8 @@ static struct descriptor *find_place(struct vp_file_set *set, int file)
     return oldest;
 }
 
-/* Locked. */
+/* Opens the file in `place`, in place of another one. The caller holds
+ * `lock`. */
 static enum vp_status open_place(struct vp_file_set *set, int file,
                                  struct descriptor *place, struct vp_err *err)
 {
@@ -172,9 +174,10 @@ static enum vp_status open_place(struct vp_file_set *set, int file,
     return VP_OK;
 }
 
-/* *place_out NULL: the descriptor is the caller's to close. */
-static enum vp_status take(struct vp_file_set *set, int file, int *fd_out,
-                           struct descriptor **place_out, struct vp_err *err)
+/* Gets a descriptor; release it with put_fd(). *place_out NULL: all places are
+ * in use, and the descriptor was opened for this caller only. */
+static enum vp_status get_fd(struct vp_file_set *set, int file, int *fd_out,
+                             struct descriptor **place_out, struct vp_err *err)
 {
     struct descriptor *place;
     enum vp_status st = VP_OK;
@@ -193,7 +196,7 @@ static enum vp_status take(struct vp_file_set *set, int file, int *fd_out,
     return place ? st : open_entry(&set->entry[file], fd_out, err);
 }
 
-static void give_back(struct vp_file_set *set, int fd, struct descriptor *place)
+static void put_fd(struct vp_file_set *set, int fd, struct descriptor *place)
 {
     if (!place) {
         close(fd);
@@ -242,12 +245,12 @@ enum vp_status vp_file_set_read(struct vp_file_set *set, int file,
     enum vp_status st;
     int fd = -1, call;
 
-    VP_TRY(take(set, file, &fd, &place, err));
+    VP_TRY(get_fd(set, file, &fd, &place, err));
     call = vp_blocking_begin(VP_BLOCKING_FILE, "reading", set->entry[file].path,
                              -1);
     st = read_whole(&set->entry[file], fd, offset, n, out, err);
     vp_blocking_end(call);
-    give_back(set, fd, place);
+    put_fd(set, fd, place);
     return st;
 }
 
@@ -257,8 +260,8 @@ void vp_file_set_ahead(struct vp_file_set *set, int file, int64_t offset,
     struct descriptor *place;
     int fd = -1;
 
-    if (take(set, file, &fd, &place, NULL) != VP_OK)
+    if (get_fd(set, file, &fd, &place, NULL) != VP_OK)
         return;
     (void)posix_fadvise(fd, (off_t)offset, (off_t)n, POSIX_FADV_WILLNEED);
-    give_back(set, fd, place);
+    put_fd(set, fd, place);
 }

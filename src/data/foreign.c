@@ -1,3 +1,4 @@
+/* Detection of files that are not UTF-8 text, by name and by first bytes. */
 #include "data/foreign.h"
 
 #include "base/status.h"
@@ -24,7 +25,7 @@ bool vp_foreign_is_dictionary(const char *name)
 #define CONVERT(from) "convert it with 'iconv -f " from " -t UTF-8 FILE -o NEW'"
 #define NEEDS_TEXT "give text in UTF-8"
 
-/* The longer of two heads that begin alike comes first. */
+/* If one head begins with another one, the longer must be first. */
 static const struct {
     const char *head;
     size_t n_bytes;
@@ -66,8 +67,8 @@ static bool is_ascii_text(unsigned char byte)
     return (byte >= ' ' && byte < 0x7F) || (byte >= '\t' && byte <= '\r');
 }
 
-/* Without a byte order mark: most pairs of bytes are NUL and a character of
- * ASCII, in one of the two orders. */
+/* Detects UTF-16 without a byte order mark: most pairs of bytes are a NUL and
+ * an ASCII character, in one of the two orders. */
 static const struct vp_foreign *find_utf16(const unsigned char *bytes, size_t n)
 {
     static const struct vp_foreign order[] = {

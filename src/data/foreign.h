@@ -1,4 +1,5 @@
-/* Recognises files that are not text, so that a message can name them. */
+/* Recognises files that are not UTF-8 text, so that an error message can name
+ * their format. */
 #ifndef VP_DATA_FOREIGN_H
 #define VP_DATA_FOREIGN_H
 
@@ -10,16 +11,16 @@ struct vp_foreign {
     const char *remedy; /* "decompress it with 'gunzip -k FILE'" */
 };
 
-/* Files of token ids as nanoGPT, Megatron-LM and fairseq write them: *.bin and
+/* True for names of token files of nanoGPT, Megatron-LM and fairseq: *.bin and
  * *.idx. */
 bool vp_foreign_is_tokens(const char *name);
-/* A name as fairseq gives to its dictionaries: dict.*.txt. It is one if files
- * of token ids are in the same folder. */
+/* True for names like fairseq's dictionaries: dict.*.txt. The caller must check
+ * that token files are in the same folder: text may have such a name, too. */
 bool vp_foreign_is_dictionary(const char *name);
 
-/* By the first bytes of a file that is known not to be UTF-8, or to hold a NUL
- * byte: other encodings, compressed files, common binary formats. Returns NULL
- * if they say nothing. */
+/* Detects other encodings, compressed files and common binary formats by the
+ * first bytes of a file that is not valid UTF-8 or holds a NUL byte. Returns
+ * NULL if the format is unknown. */
 const struct vp_foreign *vp_foreign_by_head(const unsigned char *bytes,
                                             size_t n);
 

@@ -1,3 +1,5 @@
+/* The source of HDF5 shards: blocks of rows in memory, checks of their values,
+ * samples. */
 #include "data/hdf5.h"
 
 #include "data/hdf5_bytes.h"
@@ -11,18 +13,18 @@
 
 enum {
     BLOCK_BYTES = 8 << 20,
-    N_HELD = 2 * VP_SAMPLER_MIX, /* blocks in memory */
-    N_SURVEY = VP_SAMPLER_MIX,   /* blocks to count labels in */
+    N_HELD = 2 * VP_SAMPLER_MIX, /* blocks kept in memory */
+    N_SURVEY = VP_SAMPLER_MIX,   /* blocks in which labels are counted */
     MAX_VOCAB = 1 << 24,
 };
 
-/* A token in memory: its id and two flags. */
+/* Bits of a token in memory: id, segment (1 bit), input_mask (1 bit). */
 enum { TYPE_SHIFT = 29, MASK_SHIFT = 30, ID_MASK = (1 << TYPE_SHIFT) - 1 };
 
-/* Consecutive rows of all shards. */
+/* Consecutive rows, counted across all shards. */
 struct block {
     int64_t number;     /* -1: empty */
-    uint64_t used;      /* when it was asked for last */
+    uint64_t used;      /* `clock` at the last use */
     int32_t *words;     /* [rows, seq] */
     int32_t *positions; /* [rows, n_pred] */
     int32_t *labels;    /* [rows, n_pred] */
@@ -34,19 +36,19 @@ struct hdf5_state {
     int64_t n_rows, seq, n_pred, vocab;
     int64_t block_rows;
     int n_held;
-    int32_t *memory; /* of all blocks */
+    int32_t *memory; /* one allocation for all blocks */
 
-    pthread_mutex_t lock;      /* guards all below */
-    struct block held[N_HELD]; /* n_held of them */
-    int32_t *raw;              /* one data set of a block, as read */
+    pthread_mutex_t lock;      /* guards the fields below */
+    struct block held[N_HELD]; /* the first n_held are used */
+    int32_t *raw;              /* rows of one data set as libhdf5 reads them */
     uint64_t clock;
 };
 
-/* Some rows of one shard on their way into a block. */
+/* Rows of one shard that are read into a block. */
 struct part {
     const struct vp_shard *shard;
-    int64_t row, n_rows; /* in the shard */
-    int64_t at;          /* in the block */
+    int64_t row, n_rows; /* first row in the shard, number of rows */
+    int64_t at;          /* first row in the block */
 };
 
 static enum vp_status fail_memory(const char *path, struct vp_err *err)
@@ -56,7 +58,7 @@ static enum vp_status fail_memory(const char *path, struct vp_err *err)
 
 /* ---- Reading blocks ----------------------------------------------------- */
 
-/* i, k: row of the part and place in the row. */
+/* i: row of the part; k: index in the row. */
 static enum vp_status fail_value(const struct part *part, enum vp_shard_set set,
                                  int64_t i, int64_t k, int32_t value,
                                  int64_t n_values, struct vp_err *err)
@@ -72,7 +74,8 @@ static enum vp_status fail_value(const struct part *part, enum vp_shard_set set,
                       is_id ? "set vocab to that of the shards, or " : "");
 }
 
-/* Adds what was read to the words of the block; raw: [n_rows, seq]. */
+/* Checks state->raw, [n_rows, seq], and merges it into the words of the
+ * block. */
 static enum vp_status pack_words(const struct hdf5_state *state,
                                  const struct part *part, enum vp_shard_set set,
                                  struct block *block, struct vp_err *err)
@@ -101,14 +104,15 @@ static bool is_among(int32_t value, const int32_t *values, int64_t n)
     return i < n;
 }
 
-/* The positions up to the first 0; raw: [n_pred]. */
+/* Checks and copies the positions of row `i` up to the first 0; sets
+ * n_labels. */
 static enum vp_status pack_positions(const struct hdf5_state *state,
                                      const struct part *part, int64_t i,
                                      struct block *block, struct vp_err *err)
 {
     const int32_t *raw = state->raw + i * state->n_pred;
     int32_t *out = block->positions + (part->at + i) * state->n_pred;
-    bool ascends = true; /* the usual case, in which none comes twice */
+    bool ascends = true; /* the usual case, in which no position repeats */
     int32_t k = 0;
 
     for (; k < state->n_pred && raw[k] != 0; k++) {
@@ -119,7 +123,7 @@ static enum vp_status pack_positions(const struct hdf5_state *state,
         if (!ascends && is_among(raw[k], raw, k))
             return vp_err_set(
                 err, VP_ERR_INVALID,
-                "%s: %s, row %lld: %d at place %d comes twice; " VP_H5_ANEW,
+                "%s: %s, row %lld: %d at place %d occurs twice; " VP_H5_ANEW,
                 part->shard->path, vp_shard_sets[VP_SHARD_POSITIONS],
                 (long long)(part->row + i), raw[k], k);
         out[k] = raw[k];
@@ -128,7 +132,7 @@ static enum vp_status pack_positions(const struct hdf5_state *state,
     return VP_OK;
 }
 
-/* As many labels as there are positions. */
+/* Checks and copies the labels of row `i`, one for each of its positions. */
 static enum vp_status pack_labels(const struct hdf5_state *state,
                                   const struct part *part, int64_t i,
                                   struct block *block, struct vp_err *err)
@@ -201,7 +205,8 @@ static enum vp_status read_block(struct hdf5_state *state, int64_t number,
     return VP_OK;
 }
 
-/* The block, in the place of the one that was not used for longest. */
+/* Returns a block from memory, or reads it into the least recently used place.
+ * The caller holds `lock`. */
 static enum vp_status hold_block(struct hdf5_state *state, int64_t number,
                                  const struct block **out, struct vp_err *err)
 {
@@ -280,7 +285,7 @@ static void hdf5_ahead(const struct vp_source *source, int64_t i)
 
 /* ---- Opening ------------------------------------------------------------ */
 
-/* One length for all; the rows are numbered through. */
+/* Checks that all shards have the same row lengths, and counts their rows. */
 static enum vp_status check_shards(struct hdf5_state *state, struct vp_err *err)
 {
     const struct vp_shard *first = &state->shards.shard[0];
@@ -304,7 +309,7 @@ static enum vp_status check_shards(struct hdf5_state *state, struct vp_err *err)
     return VP_OK;
 }
 
-/* The shards against the configuration. */
+/* Checks that the shards fit the configuration. */
 static enum vp_status check_config(const struct hdf5_state *state,
                                    const struct vp_data_config *config,
                                    struct vp_err *err)
@@ -335,7 +340,8 @@ static enum vp_status check_config(const struct hdf5_state *state,
     return VP_OK;
 }
 
-/* Blocks depend on nothing but the shards, as the order of samples does. */
+/* The size of a block depends only on the shards: it determines the order of
+ * samples, which must be the same in every run. */
 static enum vp_status make_blocks(struct hdf5_state *state, int64_t block_rows,
                                   struct vp_err *err)
 {
@@ -401,7 +407,7 @@ static enum vp_status open_state(struct hdf5_state *state,
     return make_blocks(state, options->block, err);
 }
 
-/* What can be said before a file is looked at. */
+/* Checks that need no file. */
 static enum vp_status check_use(const struct vp_data_config *config,
                                 const struct vp_hdf5_options *options,
                                 struct vp_err *err)
@@ -435,8 +441,8 @@ static void note_skipped(const struct vp_data_config *config,
         return;
     vp_skipped_print(&skipped, kinds, sizeof(kinds));
     vp_source_notice(source,
-                     "%.400s: %d HDF5 shard%s taken; not taken: %s; beside "
-                     "*training*.hdf5 and *test*.hdf5 nothing is read",
+                     "%.400s: %d HDF5 shard%s taken; not taken: %s; only "
+                     "*training* and *test* shards (.hdf5, .h5) are read",
                      config->path, shards->n, shards->n == 1 ? "" : "s", kinds);
 }
 

@@ -1,10 +1,11 @@
-/* The bytes of an HDF5 file that is checked. */
+/* Access to the bytes of an HDF5 file whose structure is checked. */
 #ifndef VP_DATA_HDF5_BYTES_H
 #define VP_DATA_HDF5_BYTES_H
 
 #include <stdint.h>
 
-/* Where the bytes are: in memory, or in an open file where `image` is NULL. */
+/* The bytes are in memory at `image`, or in the open file `fd` if `image` is
+ * NULL. */
 struct vp_h5_bytes {
     const char *path; /* for messages */
     int fd;
@@ -12,7 +13,7 @@ struct vp_h5_bytes {
     uint64_t n_bytes;
 };
 
-/* The remedy for a file that is not as it was written. */
+/* Remedy in messages about a damaged file. */
 #define VP_H5_ANEW "copy or write the shard anew"
 
 #endif

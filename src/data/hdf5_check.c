@@ -1,3 +1,5 @@
+/* Superblock and root group of an HDF5 file: finds the headers of the named
+ * data sets and has each data set checked. */
 #include "data/hdf5_check.h"
 
 #include "data/hdf5_parse.h"
@@ -7,24 +9,26 @@
 
 enum { ENTRY_BYTES = 40, MAX_NAMES = 16 };
 
-/* The names asked for, and where the headers of those objects are. */
+/* The required data sets and the addresses of their headers. */
 struct wanted {
     const char *const *names;
     int n;
-    uint64_t headers[MAX_NAMES]; /* NOWHERE: not met */
+    uint64_t headers[MAX_NAMES]; /* VP_H5_NOWHERE: not found yet */
 };
 
 /* ---- Superblock --------------------------------------------------------- */
 
-/* Where the root group is, and a copy of what stands in its header. */
+/* Address of the root group's header. A classic superblock may also hold copies
+ * of two addresses from that header. */
 struct root {
     uint64_t header;
-    bool has_copy;
+    bool has_copy; /* `tree` and `heap` are set */
     uint64_t tree, heap;
 };
 
-/* Signature (8), versions and sizes (8), node sizes (8 or 12), then addresses:
- * base, free space, end, driver; a symbol table entry for the root group. */
+/* Superblock 0 and 1, sizes in bytes: signature (8), versions and sizes (8),
+ * node sizes (8 or 12), addresses of base, free space, end and driver (8 each),
+ * symbol table entry of the root group. */
 static enum vp_status read_classic(struct vp_h5 *h5, int version,
                                    struct root *root)
 {
@@ -39,7 +43,8 @@ static enum vp_status read_classic(struct vp_h5 *h5, int version,
         h5->leaf_k == 0 || h5->group_k == 0 || h5->chunk_k == 0 ||
         vp_h5_number(p, 8) != 0 || vp_h5_number(p + 24, 8) != VP_H5_NOWHERE ||
         vp_h5_number(p + 48, 4) > 1)
-        return vp_h5_damaged(h5, "its superblock is not one of a single file");
+        return vp_h5_damaged(h5,
+                             "its superblock is not valid for a single file");
     h5->end = vp_h5_number(p + 16, 8);
     root->header = vp_h5_number(p + 40, 8);
     root->has_copy = vp_h5_number(p + 48, 4) == 1;
@@ -48,15 +53,17 @@ static enum vp_status read_classic(struct vp_h5 *h5, int version,
     return VP_OK;
 }
 
-/* Signature (8), version and sizes (4), addresses: base, extension, end, root.
- * An extension may set other node sizes. */
+/* Superblock 2 and 3: signature (8), version and sizes (4), addresses of base,
+ * extension, end and root (8 each). Extensions are refused because they can
+ * change node sizes. */
 static enum vp_status read_new(struct vp_h5 *h5, struct root *root)
 {
     unsigned char b[48];
 
     VP_TRY(vp_h5_fetch(h5, 0, 48, b));
     if (b[9] != 8 || b[10] != 8 || vp_h5_number(b + 12, 8) != 0)
-        return vp_h5_damaged(h5, "its superblock is not one of a single file");
+        return vp_h5_damaged(h5,
+                             "its superblock is not valid for a single file");
     h5->chunk_k = 32;
     h5->end = vp_h5_number(b + 28, 8);
     root->header = vp_h5_number(b + 36, 8);
@@ -78,7 +85,7 @@ static enum vp_status read_superblock(struct vp_h5 *h5, struct root *root)
         VP_TRY(vp_h5_fetch(h5, 0, sizeof(b), b));
     if (memcmp(b, signature, sizeof(signature)) != 0)
         return vp_err_set(h5->err, VP_ERR_INVALID,
-                          "%s: is no HDF5 file; " VP_H5_ANEW
+                          "%s: is not an HDF5 file; " VP_H5_ANEW
                           ", or move it out of data_dir",
                           h5->bytes->path);
     h5->is_classic = b[8] < 2;
@@ -103,12 +110,12 @@ static enum vp_status read_heap(struct vp_h5 *h5, uint64_t at)
     VP_TRY(vp_h5_take(h5, (struct vp_h5_part){ at, 32 }, "a heap"));
     VP_TRY(vp_h5_fetch(h5, at, 32, b));
     if (memcmp(b, "HEAP", 5) != 0)
-        return vp_h5_damaged(h5, "byte %llu is no heap",
+        return vp_h5_damaged(h5, "byte %llu does not begin a heap",
                              (unsigned long long)at);
     h5->heap = (struct vp_h5_part){ vp_h5_number(b + 24, 8),
                                     vp_h5_number(b + 8, 8) };
     VP_TRY(vp_h5_take(h5, h5->heap, "a heap"));
-    /* The holes are a list of offsets; 1 ends it. */
+    /* Holes are a linked list of offsets; offset 1 ends it. */
     for (hole = vp_h5_number(b + 16, 8); hole != 1; hole = vp_h5_number(b, 8)) {
         VP_TRY(vp_h5_step(h5));
         if (hole > h5->heap.n || h5->heap.n - hole < 16)
@@ -121,7 +128,8 @@ static enum vp_status read_heap(struct vp_h5 *h5, uint64_t at)
     return VP_OK;
 }
 
-/* The name at `offset` ends inside the heap; which of those wanted, or -1. */
+/* Reads the name at `offset` of the heap and checks that it ends inside the
+ * heap. *which_out: its index in `wanted`, or -1. */
 static enum vp_status read_name(struct vp_h5 *h5, uint64_t offset,
                                 const struct wanted *wanted, int *which_out)
 {
@@ -145,7 +153,7 @@ static enum vp_status read_name(struct vp_h5 *h5, uint64_t offset,
     return VP_OK;
 }
 
-/* Each entry: name (8), header (8), what is cached (4), 20 bytes of cache. */
+/* Each entry: name (8), header (8), cache type (4), reserved and cache (20). */
 static enum vp_status read_symbols(struct vp_h5 *h5, uint64_t at,
                                    struct wanted *wanted)
 {
@@ -158,26 +166,27 @@ static enum vp_status read_symbols(struct vp_h5 *h5, uint64_t at,
     VP_TRY(vp_h5_fetch(h5, at, 8, b));
     n = vp_h5_number(b + 6, 2);
     if (memcmp(b, "SNOD\1", 5) != 0 || n > capacity)
-        return vp_h5_damaged(h5, "byte %llu is no symbol table",
+        return vp_h5_damaged(h5, "byte %llu does not begin a symbol table",
                              (unsigned long long)at);
     for (uint64_t i = 0; i < n; i++) {
         VP_TRY(vp_h5_step(h5));
         VP_TRY(vp_h5_fetch(h5, at + 8 + i * ENTRY_BYTES, ENTRY_BYTES, b));
         VP_TRY(read_name(h5, vp_h5_number(b, 8), wanted, &which));
         if (vp_h5_number(b + 16, 4) > 2)
-            return vp_h5_damaged(h5, "a symbol is of no kind");
+            return vp_h5_damaged(h5, "a symbol has an unknown type");
         if (which < 0)
             continue;
         if (wanted->headers[which] != VP_H5_NOWHERE ||
             vp_h5_number(b + 16, 4) == 2)
-            return vp_h5_damaged(h5, "%s is there twice or is a link",
+            return vp_h5_damaged(h5, "%s occurs twice or is a link",
                                  wanted->names[which]);
         wanted->headers[which] = vp_h5_number(b + 8, 8);
     }
     return VP_OK;
 }
 
-/* Keys are offsets of names, children nodes or symbol tables. */
+/* Keys are offsets of names; children are nodes or, at level 0, symbol
+ * tables. */
 static enum vp_status read_tree(struct vp_h5 *h5, uint64_t at, int level,
                                 struct wanted *wanted)
 {
@@ -208,20 +217,23 @@ static enum vp_status find_classic(struct vp_h5 *h5, const struct root *root,
     unsigned char b[16];
 
     if (group.n < 16)
-        return vp_h5_damaged(h5, "its root is no group");
+        return vp_h5_damaged(h5, "its root is not a group");
     VP_TRY(vp_h5_fetch(h5, group.at, 16, b));
     tree = vp_h5_number(b, 8);
     heap = vp_h5_number(b + 8, 8);
     if (root->has_copy && (root->tree != tree || root->heap != heap))
-        return vp_h5_damaged(h5, "its root group is in two places");
+        return vp_h5_damaged(h5, "superblock and root header name different "
+                                 "root groups");
     VP_TRY(read_heap(h5, heap));
     return read_tree(h5, tree, -1, wanted);
 }
 
 /* ---- Names, new: link messages ------------------------------------------ */
 
-/* Version, flags, then by flags: type (1), number (8), alphabet (1), the length
- * of the name (1, 2, 4 or 8), the name; of a hard link the address. */
+/* Version and flags (1 each); depending on flags: type (1), creation order (8),
+ * character set (1); length of the name (1, 2, 4 or 8), name; for a hard link
+ * its address (8). Links that are too short are skipped: the header has a
+ * checksum, so they are not damaged, but of another kind. */
 static enum vp_status read_link(struct vp_h5 *h5, struct vp_h5_part link,
                                 struct wanted *wanted)
 {
@@ -249,8 +261,9 @@ static enum vp_status read_link(struct vp_h5 *h5, struct vp_h5_part link,
     return VP_OK;
 }
 
-/* Version, flags, by flags a number (8), then the address of a heap with more
- * links than fit a header. */
+/* Version and flags (1 each); depending on flags: creation order (8); address
+ * of a heap (8), which is used if there are more links than fit in the
+ * header. */
 static enum vp_status find_new(struct vp_h5 *h5,
                                const struct vp_h5_header *header,
                                struct wanted *wanted)
@@ -260,11 +273,11 @@ static enum vp_status find_new(struct vp_h5 *h5,
     uint64_t n, heap;
 
     if (info.n < 2)
-        return vp_h5_damaged(h5, "its root is no group");
+        return vp_h5_damaged(h5, "its root is not a group");
     VP_TRY(vp_h5_fetch(h5, info.at, info.n < 18 ? info.n : 18, b));
     n = b[1] & 1 ? 18 : 10;
     if (info.n < n)
-        return vp_h5_damaged(h5, "its root is no group");
+        return vp_h5_damaged(h5, "its root is not a group");
     heap = vp_h5_number(b + n - 8, 8);
     if (heap != VP_H5_NOWHERE)
         return vp_h5_refuse(h5, "has its names in a heap at byte", heap,

@@ -1,10 +1,11 @@
-/* Looks over the structure of an HDF5 file before libhdf5 does.
+/* Checks the structure of an HDF5 file before libhdf5 opens it.
  *
- * libhdf5 trusts what it reads, and most files have no checksums: one flipped
- * bit in an address, a count or a size ends in a crash or an endless loop. Here
- * everything on the way to the named data sets is checked that libhdf5 follows
- * and no checksum guards: of the classic format (superblock 0 and 1) names,
- * headers and trees of chunks, of the newer one the trees. */
+ * libhdf5 does not check all that it reads, and most files have no checksums:
+ * one flipped bit in an address, a count or a size can cause a crash or an
+ * endless loop. This check covers everything on the path to the named data sets
+ * that libhdf5 reads and that no checksum protects: names, headers and trees of
+ * chunks in the classic format (superblock 0 and 1), trees of chunks in the
+ * newer one. */
 #ifndef VP_DATA_HDF5_CHECK_H
 #define VP_DATA_HDF5_CHECK_H
 
@@ -12,8 +13,8 @@
 #include "data/hdf5_bytes.h"
 
 /* Refuses a file unless its root group holds the `n_names` data sets, each of
- * integers, complete, and stored plainly, in chunks, or with gzip, shuffle and
- * fletcher32. Their shapes are the caller's business. */
+ * integers, complete, contiguous or in chunks, without filters or with gzip,
+ * shuffle and fletcher32. Does not check their shapes. */
 enum vp_status vp_h5_check(const struct vp_h5_bytes *bytes,
                            const char *const *names, int n_names,
                            struct vp_err *err);

@@ -1,3 +1,5 @@
+/* All calls of libhdf5: opening shards, checking types and shapes, reading
+ * rows. */
 #include "data/hdf5_file.h"
 
 #include "base/blocking.h"
@@ -27,8 +29,8 @@ const char *const vp_shard_sets[VP_SHARD_SETS] = {
 
 /* ---- Messages ----------------------------------------------------------- */
 
-/* libhdf5 prints errors unless told otherwise. The setting belongs to the
- * thread and is put back. */
+/* Saved setting of libhdf5's error printing, which is off between quiet_begin()
+ * and quiet_end(). The setting belongs to the thread. */
 struct quiet {
     H5E_auto2_t print;
     void *ctx;
@@ -52,7 +54,7 @@ struct cause {
     char text[160];
 };
 
-/* The first error is the one that knows. */
+/* The first entry of the error stack is the most specific. */
 static herr_t take_cause(unsigned n, const H5E_error2_t *error, void *ctx)
 {
     struct cause *cause = ctx;
@@ -62,12 +64,12 @@ static herr_t take_cause(unsigned n, const H5E_error2_t *error, void *ctx)
     return 0;
 }
 
-/* What libhdf5 says about its last call, which failed; name: the data set, or
- * NULL. */
+/* Reports the failure of the last libhdf5 call with libhdf5's reason. name: the
+ * data set, or NULL. */
 static enum vp_status fail_library(const struct vp_shard *shard,
                                    const char *name, struct vp_err *err)
 {
-    struct cause cause = { "no reason is known" };
+    struct cause cause = { "unknown reason" };
 
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_cause, &cause);
     for (char *c = cause.text; *c; c++)
@@ -97,7 +99,7 @@ static enum vp_status open_file(const struct vp_shard *shard, hid_t *file_out,
 
     if (access < 0)
         return fail_library(shard, NULL, err);
-    /* Closing a file then closes whatever was opened in it. */
+    /* Closing the file then closes all objects that were opened in it. */
     rc = H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
 #if H5_VERSION_GE(1, 10, 7)
     /* The file is only read, and some network file systems have no locks. */
@@ -123,7 +125,7 @@ static enum vp_status open_file(const struct vp_shard *shard, hid_t *file_out,
     return st;
 }
 
-/* The structure, before libhdf5 may look at it. */
+/* Checks the structure of the file before libhdf5 opens it. */
 static enum vp_status check_bytes(struct vp_shard *shard, struct vp_err *err)
 {
     struct vp_h5_bytes bytes = { .path = shard->path,
@@ -184,7 +186,7 @@ static enum vp_status check_set(const struct vp_shard *shard, const char *name,
     return st;
 }
 
-/* Two data sets that do not fit each other. */
+/* Reports two data sets whose shapes do not match. */
 static enum vp_status fail_shape(const struct vp_shard *shard, int set,
                                  int like, hsize_t (*shape)[2],
                                  struct vp_err *err)
@@ -220,7 +222,7 @@ static enum vp_status take_shapes(struct vp_shard *shard, hsize_t (*shape)[2],
         shape[VP_SHARD_IDS][0] > MAX_ROWS || shape[VP_SHARD_IDS][1] > INT32_MAX)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: input_ids: %llu rows of %llu tokens with %llu "
-                          "labels are of no use; " VP_H5_ANEW,
+                          "labels cannot be used; " VP_H5_ANEW,
                           shard->path,
                           (unsigned long long)shape[VP_SHARD_IDS][0],
                           (unsigned long long)shape[VP_SHARD_IDS][1],
@@ -238,7 +240,7 @@ static enum vp_status check_shard(struct vp_shard *shard, struct vp_err *err)
     hbool_t is_safe = false;
     hid_t file = -1;
 
-    /* Several ranks of one process read at a time. */
+    /* Several ranks of a process may read at the same time. */
     if (H5is_library_threadsafe(&is_safe) < 0 || !is_safe)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "%s: this libhdf5 is not thread-safe; install one "

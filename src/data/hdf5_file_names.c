@@ -1,4 +1,4 @@
-/* Which files are shards. */
+/* Finds the shard files of a folder by their names. */
 #include "base/blocking.h"
 #include "data/hdf5.h"
 #include "data/hdf5_file.h"
@@ -81,7 +81,8 @@ bool vp_hdf5_is_at(const char *path)
 
     if (!path || stat(path, &info) != 0)
         return false;
-    if (S_ISREG(info.st_mode)) /* a damaged one is not text */
+    /* By suffix too: a damaged shard must not be read as text. */
+    if (S_ISREG(info.st_mode))
         return has_shard_suffix(path) || is_hdf5_file(path);
     names = find_names(path, is_training);
     free_names(&names);
@@ -115,7 +116,7 @@ static enum vp_status fail_memory(const char *path, struct vp_err *err)
     return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
 }
 
-/* Room for n shards; they are added one by one. */
+/* Allocates `n` shards; add_shard() fills them. */
 static enum vp_status reserve(struct vp_shards *shards, int n, const char *path,
                               struct vp_err *err)
 {
@@ -123,7 +124,7 @@ static enum vp_status reserve(struct vp_shards *shards, int n, const char *path,
     return shards->shard ? VP_OK : fail_memory(path, err);
 }
 
-/* name: in the folder, or NULL if the path is that of the shard. */
+/* name: of a file in the folder `path`; NULL: `path` is the shard itself. */
 static enum vp_status add_shard(struct vp_shards *shards, const char *path,
                                 const char *name, struct vp_err *err)
 {

@@ -1,3 +1,5 @@
+/* Reads bytes, tree nodes and object headers of an HDF5 file, with all checks
+ * of addresses and sizes. */
 #include "data/hdf5_parse.h"
 
 #include "base/blocking.h"
@@ -10,20 +12,20 @@
 #include <unistd.h>
 
 enum {
-    SHARED = 0x02,  /* flag of a message that is somewhere else */
+    SHARED = 0x02,  /* flag of a message that is stored elsewhere */
     MAX_LEVEL = 8,  /* of a tree: more than 64^8 leaves */
     MAX_PARTS = 64, /* of an object header */
 };
 
 #define BIT(name) (1u << VP_H5_##name)
 
-/* What may stand in a classic header; of these libhdf5 looks into the last four
- * only when asked. */
+/* Messages that a classic header may have. libhdf5 does not parse the last four
+ * when it opens a data set. */
 #define KNOWN                                                              \
     (BIT(NIL) | BIT(SPACE) | BIT(TYPE) | BIT(OLD_FILL) | BIT(FILL) |       \
      BIT(EXTERNAL) | BIT(LAYOUT) | BIT(FILTERS) | BIT(MORE) | BIT(GROUP) | \
      BIT(ATTRIBUTE) | BIT(COMMENT) | BIT(OLD_TIME) | BIT(TIME))
-/* What may come more than once. */
+/* Messages that may occur more than once. */
 #define MANY (BIT(NIL) | BIT(ATTRIBUTE) | BIT(MORE) | BIT(LINK))
 
 /* ---- Bytes -------------------------------------------------------------- */
@@ -84,7 +86,7 @@ enum vp_status vp_h5_fetch(struct vp_h5 *h5, uint64_t at, uint64_t n,
                            unsigned char *out)
 {
     VP_BUG_ON(n > VP_H5_WINDOW);
-    VP_TRY(vp_h5_inside(h5, (struct vp_h5_part){ at, n }, "something"));
+    VP_TRY(vp_h5_inside(h5, (struct vp_h5_part){ at, n }, "a structure"));
     if (h5->bytes->image) {
         memcpy(out, h5->bytes->image + at, (size_t)n);
         return VP_OK;
@@ -138,7 +140,7 @@ enum vp_status vp_h5_check_taken(struct vp_h5 *h5)
     qsort(h5->taken, h5->n_taken, sizeof(*h5->taken), compare_parts);
     for (size_t i = 1; i < h5->n_taken; i++) {
         if (h5->taken[i].at - h5->taken[i - 1].at < h5->taken[i - 1].n)
-            return vp_h5_damaged(h5, "byte %llu belongs to two things",
+            return vp_h5_damaged(h5, "byte %llu belongs to two structures",
                                  (unsigned long long)h5->taken[i].at);
     }
     return VP_OK;
@@ -147,7 +149,7 @@ enum vp_status vp_h5_check_taken(struct vp_h5 *h5)
 enum vp_status vp_h5_step(struct vp_h5 *h5)
 {
     if (h5->n_steps++ > h5->bytes->n_bytes)
-        return vp_h5_damaged(h5, "something in it never ends");
+        return vp_h5_damaged(h5, "a list or tree is linked in a circle");
     return VP_OK;
 }
 
@@ -164,7 +166,7 @@ enum vp_status vp_h5_node(struct vp_h5 *h5, uint64_t at, int type,
     *n_out = vp_h5_number(b + 6, 2);
     if (memcmp(b, "TREE", 4) != 0 || b[4] != type || *n_out > capacity ||
         b[5] > MAX_LEVEL || (*level >= 0 && b[5] != *level))
-        return vp_h5_damaged(h5, "byte %llu is no node of its tree",
+        return vp_h5_damaged(h5, "byte %llu does not begin a node of its tree",
                              (unsigned long long)at);
     *level = b[5];
     return VP_OK;
@@ -172,11 +174,11 @@ enum vp_status vp_h5_node(struct vp_h5 *h5, uint64_t at, int type,
 
 /* ---- Object headers ----------------------------------------------------- */
 
-/* The parts that a header consists of, more of them found on the way. */
+/* The parts of a header; messages VP_H5_MORE add parts while it is read. */
 struct parts {
     struct vp_h5_part part[MAX_PARTS];
     int n;
-    int head; /* bytes before each message */
+    int head; /* size of a message's head */
     uint64_t n_messages;
 };
 
@@ -189,7 +191,7 @@ static enum vp_status take_message(struct vp_h5 *h5, uint64_t type,
     if (type >= VP_H5_N_MESSAGES)
         return VP_OK;
     if (header->message[type].n > 0 && !(MANY >> type & 1))
-        return vp_h5_damaged(h5, "header message %d comes twice", (int)type);
+        return vp_h5_damaged(h5, "header message %d occurs twice", (int)type);
     header->message[type] = at;
     if (type == VP_H5_LINK) {
         if (header->n_links == VP_H5_MAX_LINKS)
@@ -207,9 +209,9 @@ static enum vp_status take_message(struct vp_h5 *h5, uint64_t type,
     return VP_OK;
 }
 
-/* Classic: type (2), size (2), flags (1), 3 unused; sizes are multiples of 8.
- * New: type (1), size (2), flags (1), perhaps a number (2); a gap may follow
- * the last message. */
+/* Head of a message, classic: type (2), size (2), flags (1), reserved (3);
+ * sizes are multiples of 8. New: type (1), size (2), flags (1), optionally a
+ * creation order (2); a gap may follow the last message. */
 static enum vp_status read_messages(struct vp_h5 *h5, struct vp_h5_part part,
                                     struct parts *parts,
                                     struct vp_h5_header *header)
@@ -259,7 +261,7 @@ static enum vp_status read_classic(struct vp_h5 *h5, uint64_t at,
 
     VP_TRY(vp_h5_fetch(h5, at, 16, b));
     if (b[0] != 1)
-        return vp_h5_damaged(h5, "byte %llu is no header",
+        return vp_h5_damaged(h5, "byte %llu does not begin a header",
                              (unsigned long long)at);
     parts.part[0] = (struct vp_h5_part){ at + 16, vp_h5_number(b + 8, 4) };
     for (int i = 0; i < parts.n; i++)
@@ -273,7 +275,8 @@ static enum vp_status read_classic(struct vp_h5 *h5, uint64_t at,
 
 #define ROTATE(x, k) ((x) << (k) | (x) >> (32 - (k)))
 
-/* Bob Jenkins' lookup3, which closes every part of a new header. */
+/* Bob Jenkins' lookup3, the checksum at the end of each part of a new
+ * header. */
 static void mix(uint32_t *h)
 {
     static const int turns[6] = { 4, 6, 8, 16, 19, 4 };
@@ -299,7 +302,7 @@ static void mix_last(uint32_t *h)
     }
 }
 
-/* The last 4 bytes are the checksum of those before. */
+/* Checks that the last 4 bytes are the checksum of the bytes before them. */
 static enum vp_status check_sum(struct vp_h5 *h5, struct vp_h5_part part)
 {
     uint64_t n = part.n - 4;
@@ -319,13 +322,13 @@ static enum vp_status check_sum(struct vp_h5 *h5, struct vp_h5_part part)
     }
     VP_TRY(vp_h5_fetch(h5, part.at + n, 4, b));
     if (vp_h5_number(b, 4) != h[2])
-        return vp_h5_damaged(h5, "its header has another checksum");
+        return vp_h5_damaged(h5, "the checksum of its header does not match");
     return VP_OK;
 }
 
-/* "OHDR", version, flags, then by flags: times (16), limits (4), and the size
- * of the first part. All parts end in a checksum; further ones have a signature
- * too, and both count in their size. */
+/* "OHDR", version, flags; depending on flags: times (16), limits (4); size of
+ * the first part. All parts end in a checksum. Parts after the first also begin
+ * with a signature, and their size includes both. */
 static enum vp_status read_new(struct vp_h5 *h5, uint64_t at,
                                struct vp_h5_header *header)
 {
@@ -336,7 +339,7 @@ static enum vp_status read_new(struct vp_h5 *h5, uint64_t at,
 
     VP_TRY(vp_h5_fetch(h5, at, 6, b));
     if (memcmp(b, "OHDR\2", 5) != 0)
-        return vp_h5_damaged(h5, "byte %llu is no header",
+        return vp_h5_damaged(h5, "byte %llu does not begin a header",
                              (unsigned long long)at);
     parts.head = b[5] & 0x04 ? 6 : 4;
     n_size = 1 << (b[5] & 3);

@@ -1,4 +1,5 @@
-/* One data set: its type, shape, filters, and that all of it is stored. */
+/* Checks one data set of an HDF5 file: type, shape, filters, and that all of
+ * its bytes or chunks are stored. */
 #include "data/hdf5_parse.h"
 
 enum { MAX_RANK = 32 };
@@ -11,12 +12,12 @@ struct set {
     uint64_t element; /* bytes */
     uint64_t n_bytes;
     int n_filters;
-    int filter[N_FILTERS]; /* in the order of writing */
+    int filter[N_FILTERS]; /* in the order in which writing applies them */
 
     /* Chunks: */
-    uint64_t chunk[MAX_RANK + 1]; /* the element is the last dimension */
+    uint64_t chunk[MAX_RANK + 1]; /* shape; last: bytes of an element */
     uint64_t chunk_bytes;
-    uint64_t n_chunks; /* met so far */
+    uint64_t n_chunks; /* found so far */
 };
 
 /* ---- Type, shape, fill value -------------------------------------------- */
@@ -34,7 +35,7 @@ static enum vp_status read_type(struct vp_h5 *h5, struct vp_h5_part part,
     kind = b[0] & 0x0F;
     set->element = vp_h5_number(b + 4, 4);
     if (kind > 10)
-        return vp_h5_damaged(h5, "its type is no type");
+        return vp_h5_damaged(h5, "its type is invalid");
     if (kind != 0)
         return vp_h5_refuse(h5, "must hold integers, but has type class",
                             (uint64_t)kind,
@@ -43,12 +44,12 @@ static enum vp_status read_type(struct vp_h5 *h5, struct vp_h5_part part,
         (set->element & (set->element - 1)) != 0 ||
         vp_h5_number(b + 8, 2) != 0 ||
         vp_h5_number(b + 10, 2) != 8 * set->element)
-        return vp_h5_damaged(h5, "its type is no integer");
+        return vp_h5_damaged(h5, "its integer type is invalid");
     return VP_OK;
 }
 
-/* Version, rank, flags, kind (1 each), in version 1 4 more; the dimensions (8
- * each) and, by flags, their limits. */
+/* Version, rank, flags, kind (1 each), in version 1 reserved (4); dimensions (8
+ * each); depending on flags their maxima (8 each). */
 static enum vp_status read_space(struct vp_h5 *h5, struct vp_h5_part part,
                                  struct set *set)
 {
@@ -63,7 +64,7 @@ static enum vp_status read_space(struct vp_h5 *h5, struct vp_h5_part part,
     if (b[0] < 1 || b[0] > 2 || (b[0] == 2 && b[3] > 1) || b[2] > 1 ||
         set->rank > MAX_RANK ||
         part.n < head + (uint64_t)set->rank * (b[2] ? 16 : 8))
-        return vp_h5_damaged(h5, "its shape is no shape");
+        return vp_h5_damaged(h5, "its shape is invalid");
     for (int d = 0; d < set->rank; d++) {
         VP_TRY(vp_h5_fetch(h5, part.at + head + 8 * (uint64_t)d, 8, b));
         set->dim[d] = vp_h5_number(b, 8);
@@ -84,7 +85,8 @@ static enum vp_status check_value(struct vp_h5 *h5, const struct set *set,
     return VP_OK;
 }
 
-/* The value of what was never written: none, or one element. */
+/* The fill value of elements that were never written: size (4), value of no
+ * bytes or of one element. */
 static enum vp_status check_old_fill(struct vp_h5 *h5, struct vp_h5_part part,
                                      const struct set *set)
 {
@@ -98,8 +100,8 @@ static enum vp_status check_old_fill(struct vp_h5 *h5, struct vp_h5_part part,
     return check_value(h5, set, vp_h5_number(b, 4), part.n - 4);
 }
 
-/* Version 3: flags (1), size (4). Earlier: when to allocate, when to write,
- * whether there is a value (1 each), size (4). */
+/* Version (1). Version 3: flags (1), size (4). Earlier: allocation time, write
+ * time, value defined (1 each), size (4). */
 static enum vp_status check_fill(struct vp_h5 *h5, struct vp_h5_part part,
                                  const struct set *set)
 {
@@ -115,8 +117,8 @@ static enum vp_status check_fill(struct vp_h5 *h5, struct vp_h5_part part,
     head = b[0] == 3 ? 2 : 4;
     if (b[0] < 1 || b[0] > 3 || part.n < head ||
         (b[0] != 3 && (b[1] < 1 || b[1] > 3 || b[2] > 2 || b[3] > 1)))
-        return vp_h5_damaged(h5, "its fill value is no value");
-    /* Version 1 has a size in any case. */
+        return vp_h5_damaged(h5, "its fill value is invalid");
+    /* Version 1 always has a size. */
     has_value = b[0] == 3 ? b[1] & 0x20 : b[0] == 1 || b[3] == 1;
     if (!has_value)
         return VP_OK;
@@ -127,8 +129,8 @@ static enum vp_status check_fill(struct vp_h5 *h5, struct vp_h5_part part,
 
 /* ---- Filters ------------------------------------------------------------ */
 
-/* Id, in version 1 the length of the name, flags, number of settings (2 each);
- * the name; the settings (4 each), in version 1 an even number of them. */
+/* Id, in version 1 length of the name, flags, number of settings (2 each);
+ * name; settings (4 each), in version 1 padded to an even number. */
 static enum vp_status read_filter(struct vp_h5 *h5, int version,
                                   struct vp_h5_part *part, struct set *set)
 {
@@ -141,7 +143,7 @@ static enum vp_status read_filter(struct vp_h5 *h5, int version,
     VP_TRY(vp_h5_fetch(h5, part->at, head, b));
     id = vp_h5_number(b, 2);
     if (id < FILTER_GZIP || id > FILTER_FLETCHER)
-        return vp_h5_refuse(h5, "is packed by filter", id,
+        return vp_h5_refuse(h5, "is compressed with filter", id,
                             "write it with gzip or without compression");
     n_name = version == 1 ? vp_h5_number(b + 2, 2) : 0;
     n_settings = vp_h5_number(b + head - 2, 2);
@@ -154,7 +156,7 @@ static enum vp_status read_filter(struct vp_h5 *h5, int version,
         VP_TRY(vp_h5_fetch(h5, part->at + head + n_name, 4, setting));
     if ((id == FILTER_GZIP && vp_h5_number(setting, 4) > 9) ||
         (id == FILTER_SHUFFLE && vp_h5_number(setting, 4) != set->element))
-        return vp_h5_damaged(h5, "filter %d is set wrong", (int)id);
+        return vp_h5_damaged(h5, "filter %d has an invalid setting", (int)id);
     set->filter[set->n_filters++] = (int)id;
     part->at += n;
     part->n -= n;
@@ -173,16 +175,17 @@ static enum vp_status read_filters(struct vp_h5 *h5, struct vp_h5_part part,
         return vp_h5_damaged(h5, "its filters are cut off");
     VP_TRY(vp_h5_fetch(h5, part.at, 2, b));
     if (b[0] < 1 || b[0] > 2 || b[1] < 1 || b[1] >= N_FILTERS)
-        return vp_h5_damaged(h5, "its filters are no filters");
+        return vp_h5_damaged(h5, "its list of filters is invalid");
     head = b[0] == 1 ? 8 : 2;
     part = (struct vp_h5_part){ part.at + head, part.n - head };
     for (int i = 0; i < b[1]; i++) {
         VP_TRY(read_filter(h5, b[0], &part, set));
-        /* None twice, and the checksum is over what is stored. */
+        /* No filter repeats, and the checksum is last: it covers the bytes that
+         * are stored. */
         for (int k = 0; k < i; k++) {
             if (set->filter[k] == set->filter[i] ||
                 set->filter[k] == FILTER_FLETCHER)
-                return vp_h5_damaged(h5, "its filters are in disorder");
+                return vp_h5_damaged(h5, "its filters are out of order");
         }
     }
     return VP_OK;
@@ -190,8 +193,8 @@ static enum vp_status read_filters(struct vp_h5 *h5, struct vp_h5_part part,
 
 /* ---- Chunks ------------------------------------------------------------- */
 
-/* A key: bytes stored (4), filters left out (4), the place of the chunk: one
- * number for each dimension and for the element (8 each). */
+/* Key of a chunk: stored bytes (4), mask of skipped filters (4), position: one
+ * number per dimension and one for the element (8 each). */
 static uint64_t key_bytes(const struct set *set)
 {
     return 8 + 8 * ((uint64_t)set->rank + 1);
@@ -212,10 +215,13 @@ static int compare_places(const struct set *set, const unsigned char *a,
     return 0;
 }
 
-/* What is stored of a chunk has the size it must have; with gzip, that it may.
- * libhdf5 does not look whether enough came out of gzip. It did if the file is
- * as it was written and the chunk's shape is right: that shape is seen from the
- * places of the other chunks, or must be the shape of the whole. */
+/* Checks stored size and position of a chunk. Without gzip the size must be
+ * exact, with gzip it must be possible.
+ *
+ * libhdf5 does not check that gzip produced enough bytes. It does if the
+ * chunk's shape is right, and the shape is confirmed by the positions of the
+ * other chunks. A single chunk that is longer than the data set would not be
+ * confirmed and is refused. */
 static enum vp_status check_chunk(struct vp_h5 *h5, const struct set *set,
                                   const unsigned char *key, uint64_t at)
 {
@@ -224,8 +230,8 @@ static enum vp_status check_chunk(struct vp_h5 *h5, const struct set *set,
     bool is_packed = false;
 
     if (left_out >> set->n_filters != 0)
-        return vp_h5_damaged(h5, "a chunk leaves out a filter that is not "
-                                 "there");
+        return vp_h5_damaged(h5, "a chunk skips a filter that is not in the "
+                                 "list");
     for (int i = 0; i < set->n_filters; i++) {
         if (left_out >> i & 1)
             continue;
@@ -249,9 +255,10 @@ static enum vp_status check_chunk(struct vp_h5 *h5, const struct set *set,
     return vp_h5_take(h5, (struct vp_h5_part){ at, n }, "a chunk");
 }
 
-/* The tree below `at`. The keys of a node ascend, and those of a child lie
- * between the two around it: no chunk comes twice, and a search finds each.
- * left, right: the keys around, or NULL at the root. */
+/* Checks the tree of chunks below `at`. The keys of a node must ascend, and
+ * those of a child must lie between the keys on both sides of it. Then no chunk
+ * occurs twice, and a search finds each of them. left, right: these two keys,
+ * or NULL at the root. */
 static enum vp_status read_chunks(struct vp_h5 *h5, struct set *set,
                                   uint64_t at, int level,
                                   const unsigned char *left,
@@ -270,7 +277,7 @@ static enum vp_status read_chunks(struct vp_h5 *h5, struct set *set,
         if (compare_places(set, b, next) >= 0 || key_place(b, set->rank) != 0 ||
             (i == 0 && left && compare_places(set, left, b) != 0) ||
             (i == n - 1 && right && compare_places(set, next, right) > 0))
-            return vp_h5_damaged(h5, "its chunks are in disorder");
+            return vp_h5_damaged(h5, "its chunks are out of order");
         if (level == 0) {
             VP_TRY(check_chunk(h5, set, b, child));
             set->n_chunks++;
@@ -281,8 +288,8 @@ static enum vp_status read_chunks(struct vp_h5 *h5, struct set *set,
     return VP_OK;
 }
 
-/* Version, layout, number of dimensions (1 each), tree (8), the shape of a
- * chunk (4 each). */
+/* Version, layout, number of dimensions (1 each), address of the tree (8),
+ * shape of a chunk (4 each). */
 static enum vp_status check_chunked(struct vp_h5 *h5, struct vp_h5_part part,
                                     struct set *set)
 {
@@ -306,11 +313,11 @@ static enum vp_status check_chunked(struct vp_h5 *h5, struct vp_h5_part part,
             n_chunks *= (set->dim[d] - 1) / set->chunk[d] + 1;
     }
     if (set->chunk[set->rank] != set->element)
-        return vp_h5_damaged(h5, "its chunks have another type");
+        return vp_h5_damaged(h5, "its chunks have elements of another size");
     if (tree != VP_H5_NOWHERE)
         VP_TRY(read_chunks(h5, set, tree, -1, NULL, NULL));
     if (set->n_chunks != n_chunks)
-        return vp_h5_damaged(h5, "only %llu of %llu chunks are there",
+        return vp_h5_damaged(h5, "only %llu of %llu chunks are stored",
                              (unsigned long long)set->n_chunks,
                              (unsigned long long)n_chunks);
     return VP_OK;
@@ -318,8 +325,8 @@ static enum vp_status check_chunked(struct vp_h5 *h5, struct vp_h5_part part,
 
 /* ---- All together ------------------------------------------------------- */
 
-/* Version, layout (1 each); compact: size (2), the numbers; contiguous: address
- * and size (8 each). */
+/* Version, layout (1 each); compact: size (2), data; contiguous: address and
+ * size (8 each). */
 static enum vp_status check_layout(struct vp_h5 *h5, struct vp_h5_part part,
                                    struct set *set)
 {
@@ -339,14 +346,14 @@ static enum vp_status check_layout(struct vp_h5 *h5, struct vp_h5_part part,
     if (part.n < (b[1] == LAYOUT_COMPACT ? 4 + stored.n : 18))
         return vp_h5_damaged(h5, "its layout is cut off");
     if (stored.n != set->n_bytes)
-        return vp_h5_damaged(h5, "only %llu of %llu bytes are there",
+        return vp_h5_damaged(h5, "only %llu of %llu bytes are stored",
                              (unsigned long long)stored.n,
                              (unsigned long long)set->n_bytes);
     if (stored.n == 0)
         return VP_OK;
     if (stored.at == VP_H5_NOWHERE)
         return vp_h5_damaged(h5, "it was never written");
-    /* What is compact lies in the header. */
+    /* Compact data is part of the header, which is already taken. */
     return b[1] == LAYOUT_COMPACT ? VP_OK : vp_h5_take(h5, stored, "an array");
 }
 
@@ -369,7 +376,7 @@ enum vp_status vp_h5_check_set(struct vp_h5 *h5,
     VP_TRY(check_fill(h5, header->message[VP_H5_FILL], &set));
     VP_TRY(read_filters(h5, header->message[VP_H5_FILTERS], &set));
     if (b[0] == 4 && !h5->is_classic)
-        return VP_OK; /* where its chunks are has checksums, too */
+        return VP_OK; /* the index of its chunks has checksums, too */
     if (b[0] != 3)
         return vp_h5_refuse(h5, "has a layout of version", b[0],
                             "write it in the format of HDF5 1.10 or 1.8");

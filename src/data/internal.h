@@ -1,4 +1,5 @@
-/* Shared by the files of this folder: an open data set, and what tasks are. */
+/* Shared by the files of this folder: an open data set, and the interface of a
+ * training task. */
 #ifndef VP_DATA_INTERNAL_H
 #define VP_DATA_INTERNAL_H
 
@@ -10,21 +11,23 @@ struct vp_data;
 
 enum { VP_DATA_MAX_DIMS = 32 };
 
-/* Makes batches of samples. One row per enum vp_data_task, in data_batch.c. */
+/* Turns samples into batches. One row per enum vp_data_task, in
+ * data_batch.c. */
 struct vp_task_ops {
     const char *name;
     unsigned roles; /* bit r: a batch has the array of role r */
-    /* Refuses buckets the task cannot fill. */
+    /* Refuses buckets that the task cannot fill. */
     enum vp_status (*check)(const struct vp_data_config *config,
                             struct vp_err *err);
-    /* The cut of running text; zero where samples are pairs. */
+    /* Returns how running text is cut into samples; zeros if samples are
+     * pairs. */
     struct vp_data_window (*window)(const struct vp_data_config *config);
-    /* Writes the real rows; the arrays hold padding before. */
+    /* Writes the rows of samples; the arrays hold padding before. */
     enum vp_status (*fill)(const struct vp_data *data,
                            const struct vp_data_slot *slot,
                            struct vp_batch *batch, struct vp_err *err);
-    /* Adds the ids that sample i is scored on. `scratch` has 2 * max(longest
-     * sequence, window length, max_pair) ids. */
+    /* Increments freq[id] for each label of sample i. `scratch` has
+     * 2 * max(longest sequence, window length, max_pair) elements. */
     enum vp_status (*count)(const struct vp_data *data, int64_t i,
                             int32_t *scratch, int64_t *freq,
                             struct vp_err *err);
@@ -36,14 +39,15 @@ struct vp_data {
     struct vp_data_config config; /* dims are borrowed */
     const struct vp_task_ops *task;
     struct vp_data_window window;
-    /* Elements of the largest bucket; 0 if the task does not have the role. */
+    /* Elements per array in the largest bucket; 0 if the task has no such
+     * role. */
     int64_t capacity[VP_ROLE_COUNT];
     struct vp_source source;
     struct vp_sampler *sampler;
-    int64_t *members; /* pairs: the split's samples that fit, group by group;
-                         NULL where one group holds all */
-    int64_t group_first[VP_DATA_MAX_DIMS]; /* where they begin in `members` */
-    struct vp_data_maker maker; /* `fill` NULL: samples are of `source` */
+    int64_t *members; /* pairs: samples of the split that fit a bucket, sorted
+                         by group; NULL if all samples are in one group */
+    int64_t group_first[VP_DATA_MAX_DIMS]; /* first index in `members` */
+    struct vp_data_maker maker; /* `fill` NULL: samples come from `source` */
     struct vp_data_info info;
     char what[256];
 };
@@ -52,33 +56,35 @@ struct vp_data {
 enum vp_status vp_data_make(const struct vp_data *data, uint64_t m,
                             struct vp_batch *batch, struct vp_err *err);
 
-/* Opens a source that is not in the table. Otherwise as vp_data_open(). */
+/* Like vp_data_open(), with a source that is not in the table of data.c. */
 enum vp_status vp_data_open_source(const struct vp_data_config *config,
                                    const struct vp_source_ops *ops,
                                    struct vp_data **out, struct vp_err *err);
 
-/* Every tenth sample is held out: 9, 19, 29, ... */
+/* Returns the number of samples of `split` among `n`. Every tenth sample is
+ * held out: 9, 19, 29, ... */
 static inline int64_t vp_split_count(enum vp_data_split split, int64_t n)
 {
     return split == VP_DATA_EVAL ? n / 10 : n - n / 10;
 }
 
-/* Sample k of a split, as the source counts. */
+/* Returns the source's number of sample `k` of `split`. */
 static inline int64_t vp_split_sample(enum vp_data_split split, int64_t k)
 {
     return split == VP_DATA_EVAL ? 10 * k + 9 : k + k / 9;
 }
 
-/* Samples of a split, and the source's number of the k-th. */
+/* The same for open data, whose source may hold only one split. */
 int64_t vp_data_count(const struct vp_data *data, enum vp_data_split split);
 int64_t vp_data_number(const struct vp_data *data, enum vp_data_split split,
                        int64_t k);
 
-/* The source's number of the sample in row `row` of a batch. */
+/* Returns the source's number of the sample in row `row` of a batch. */
 int64_t vp_data_sample(const struct vp_data *data,
                        const struct vp_data_slot *slot, int64_t row);
 
-/* The smallest bucket that holds a pair with its special ids, or -1. */
+/* Returns the smallest bucket that holds a pair of these lengths with its
+ * special ids, or -1. */
 int vp_pair_bucket(const struct vp_data_config *config, int64_t n_src,
                    int64_t n_tgt);
 

@@ -1,20 +1,22 @@
+/* A JSON scanner that allocates nothing and needs one pass per line. */
 #include "data/jsonl.h"
 
 #include <stdint.h>
 #include <string.h>
 
-/* A line on its way. */
+/* State of the scan of one line. */
 struct scan {
     const unsigned char *line;
     size_t at, n;
     int depth;
-    const char *cause; /* NULL: no fault yet */
+    const char *cause; /* of the first fault; NULL: none yet */
     const char *const *keys;
     int n_keys;
-    size_t found, n_found;
+    size_t found, n_found; /* offset and length of the string at `keys` */
     bool is_found;
 };
 
+/* Keeps the first cause. Returns false. */
 static bool fail(struct scan *s, const char *cause)
 {
     if (!s->cause)
@@ -22,6 +24,7 @@ static bool fail(struct scan *s, const char *cause)
     return false;
 }
 
+/* Skips spaces. Returns the next byte, or -1 at the end. */
 static int peek(struct scan *s)
 {
     while (s->at < s->n && strchr(" \t\r\n", s->line[s->at]) &&
@@ -44,7 +47,7 @@ static bool is_hex(int byte)
            (byte >= 'A' && byte <= 'F');
 }
 
-/* The string between its quotes. */
+/* Scans a string; sets offset and length of the text between its quotes. */
 static bool take_string(struct scan *s, size_t *at_out, size_t *n_out)
 {
     if (!take(s, '"', "a string in quotes belongs here"))
@@ -71,7 +74,7 @@ static bool take_string(struct scan *s, size_t *at_out, size_t *n_out)
     return true;
 }
 
-/* A number, true, false or null; only told from what is none. */
+/* Scans a number, true, false or null. Numbers are not checked strictly. */
 static bool take_word(struct scan *s)
 {
     static const char *const words[] = { "true", "false", "null" };
@@ -103,18 +106,18 @@ static bool is_key(const struct scan *s, size_t at, size_t n, int level)
            memcmp(s->line + at, s->keys[level], n) == 0;
 }
 
-/* Notes a string that was looked for. */
-static bool note(struct scan *s, size_t at, size_t n)
+/* Stores the string at `keys`. Returns false if there is one already. */
+static bool store_found(struct scan *s, size_t at, size_t n)
 {
     if (s->is_found)
-        return fail(s, "the key stands here for the second time");
+        return fail(s, "the key occurs twice");
     s->is_found = true;
     s->found = at;
     s->n_found = n;
     return true;
 }
 
-/* level: of keys to look for in it; -1: none. */
+/* level: index in `keys` of the key to find in this object; -1: none. */
 static bool take_object(struct scan *s, int level)
 {
     size_t at = 0, n = 0;
@@ -135,7 +138,7 @@ static bool take_object(struct scan *s, int level)
         wanted = is_key(s, at, n, level);
         peek(s);
         if (wanted && level + 1 == s->n_keys) {
-            if (!take_string(s, &at, &n) || !note(s, at, n))
+            if (!take_string(s, &at, &n) || !store_found(s, at, n))
                 return false;
         } else if (!take_value(s, wanted ? level + 1 : -1)) {
             return false;
@@ -168,7 +171,7 @@ static bool take_value(struct scan *s, int level)
     bool ok;
 
     if (s->depth == VP_JSONL_DEPTH)
-        return fail(s, "too many arrays and objects in each other");
+        return fail(s, "arrays and objects are nested too deeply");
     s->depth++;
     switch (peek(s)) {
     case '{':
@@ -230,8 +233,9 @@ static size_t put_code(uint32_t code, unsigned char *out)
     return n;
 }
 
-/* The code of "\uXXXX" at `s`, with a second half where it needs one; returns
- * the bytes that were used. 0 in *code_out: none. */
+/* Reads the code point of "\uXXXX" at `s`, together with a second "\uXXXX" if
+ * the first is a high surrogate. Returns the number of bytes used. *code_out is
+ * 0 if they are not a character. */
 static size_t read_code(const unsigned char *s, size_t n, uint32_t *code_out)
 {
     uint32_t code = hex_at(s + 2), low;

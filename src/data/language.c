@@ -1,3 +1,4 @@
+/* Generation and translation of the synthetic language, and its data source. */
 #include "data/language.h"
 
 #include "base/rng.h"
@@ -9,7 +10,7 @@
 
 enum { N_SAMPLES = 16384, DEFAULT_VOCAB = 96 };
 
-/* Samples do not depend on the seed of a run, so the language has its own. */
+/* Fixed, because samples do not depend on the seed of a run. */
 static const uint64_t language_seed = 0x6C616E67;
 
 static struct vp_word_range take(int32_t *next, int32_t n)
@@ -48,11 +49,11 @@ void vp_language_init(struct vp_language *language, int64_t vocab)
 
 /* ---- Generation --------------------------------------------------------- */
 
-/* Where words go, and where randomness comes from. */
+/* Output and random state of a sample that is generated. */
 struct writer {
     const struct vp_language *language;
     int32_t *out;
-    int64_t n, capacity; /* words beyond it are dropped */
+    int64_t n, capacity; /* words beyond the capacity are dropped */
     uint64_t sample;
     uint32_t n_draws;
     struct vp_rng4 bits;
@@ -66,13 +67,14 @@ static uint32_t draw_below(struct writer *w, uint32_t n)
     return vp_rng_below(w->bits.v[w->n_draws++ % 4], n);
 }
 
-/* True in `num` of `den` cases. */
+/* Returns true with probability num / den. */
 static bool draw_chance(struct writer *w, uint32_t num, uint32_t den)
 {
     return draw_below(w, den) < num;
 }
 
-/* Small numbers are more frequent, as in any vocabulary. */
+/* Returns a number below `n`. Small numbers are more frequent, like the
+ * frequent words of a natural vocabulary. */
 static int32_t draw_skewed(struct writer *w, int32_t n)
 {
     uint32_t bound = draw_below(w, (uint32_t)n) + 1;
@@ -179,7 +181,7 @@ static bool is_verb(const struct vp_language *language, int32_t id)
            id < first->first + VP_LANGUAGE_CLASSES * first->n;
 }
 
-/* +1 for an opening bracket, -1 for a closing one. */
+/* Returns 1 for an opening bracket, -1 for a closing one, 0 for other words. */
 static int bracket_step(const struct vp_language *language, int32_t id)
 {
     for (int k = 0; k < VP_LANGUAGE_BRACKETS; k++) {
@@ -198,7 +200,7 @@ static int32_t counterpart(const struct vp_language *language, int32_t id)
     return VP_TOKEN_FIRST + (id - VP_TOKEN_FIRST + n / 2) % n;
 }
 
-/* One sentence of n ids, its STOP included. */
+/* Translates one sentence of `n` ids, including its STOP. */
 static void translate_sentence(const struct vp_language *language,
                                const int32_t *ids, int64_t n, int32_t *out)
 {
@@ -225,7 +227,7 @@ void vp_language_translate(const struct vp_language *language,
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] != language->stop)
             continue;
-        /* What stands before the sentence comes after its translation. */
+        /* Sentences before this one are translated to the ids after it. */
         translate_sentence(language, ids + begin, i + 1 - begin,
                            ids_out + n - (i + 1));
         begin = i + 1;
@@ -236,7 +238,7 @@ void vp_language_translate(const struct vp_language *language,
 
 struct language_state {
     struct vp_language language;
-    int64_t n_ids; /* of a window */
+    int64_t n_ids; /* per window */
 };
 
 static void language_close(struct vp_source *source)

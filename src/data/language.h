@@ -1,21 +1,24 @@
-/* A small generated language with structure worth learning.
+/* A small generated language with a grammar that a model can learn: the source
+ * of synthetic data.
  *
  *   sentence = clause STOP
  *   clause   = noun phrase(c) [PREP noun phrase] [OPEN_k clause CLOSE_k]
  *              VERB(c) [noun phrase]
  *   noun phrase(c) = [ADJ] NOUN(c)
  *
- * Every noun and verb belongs to one of four classes. The verb takes the class
- * of its subject, the first noun of the clause, and usually the subject's own
- * number within it; other nouns and whole clauses may stand between. A bracket
- * closes by its own kind. Both need memory beyond the previous word: with 96
- * ids a word costs 4.06 nats by frequency alone, 3.15 for who knows the word
- * before it, 2.5 for who knows the grammar.
+ * Every noun and verb belongs to one of four classes. The verb has the class of
+ * its subject, the first noun of the clause, and usually the subject's number
+ * within the class; other nouns and whole clauses may be between them. Brackets
+ * match by kind. Both rules need memory beyond the previous word: with 96 ids
+ * the loss per word is 4.06 nats for a predictor by frequency, 3.15 for one
+ * that uses the previous word, 2.5 for one that uses the grammar.
  *
- * Translation: sentences in reverse order; in each, the main verb moves to the
- * end, before STOP; every word becomes its counterpart, n_words / 2 ids on.
+ * Translation: the order of sentences is reversed; in each, the main verb moves
+ * to the end, before STOP; n_words / 2 is added to the id of every word, modulo
+ * n_words.
  *
- * Sample i is the same for every seed: seeds choose orders, not contents. */
+ * Sample i is the same for every seed: the seed of a run changes the order of
+ * samples, not their content. */
 #ifndef VP_DATA_LANGUAGE_H
 #define VP_DATA_LANGUAGE_H
 
@@ -25,8 +28,8 @@ enum {
     VP_LANGUAGE_CLASSES = 4,
     VP_LANGUAGE_BRACKETS = 2,
     VP_LANGUAGE_DEPTH = 2,     /* clauses inside clauses */
-    VP_LANGUAGE_SENTENCES = 4, /* at most, on one side of a pair */
-    /* Longest clause: eight words, and two brackets around the next. */
+    VP_LANGUAGE_SENTENCES = 4, /* maximum on one side of a pair */
+    /* Longest clause: eight words, and two brackets around a nested clause. */
     VP_LANGUAGE_MAX_PAIR = VP_LANGUAGE_SENTENCES *
                            (8 + VP_LANGUAGE_DEPTH * (2 + 8) + 1),
     /* One word of each kind, and the special ids. */
@@ -34,7 +37,7 @@ enum {
                             2 * VP_LANGUAGE_CLASSES,
 };
 
-/* Words first .. first + n - 1; ids of a kind stand together. */
+/* The ids first .. first + n - 1 of one kind of words. */
 struct vp_word_range {
     int32_t first, n;
 };
@@ -47,19 +50,20 @@ struct vp_language {
     struct vp_word_range noun[VP_LANGUAGE_CLASSES], verb[VP_LANGUAGE_CLASSES];
 };
 
-/* Shares `vocab` ids, at least VP_LANGUAGE_MIN_VOCAB, out among the kinds. */
+/* Divides `vocab` ids, at least VP_LANGUAGE_MIN_VOCAB, among the kinds of
+ * words. */
 void vp_language_init(struct vp_language *language, int64_t vocab);
 
-/* Whole sentences, cut after `n` ids. */
+/* Writes sentences of `sample` up to exactly `n` ids; the last may be cut. */
 void vp_language_window(const struct vp_language *language, uint64_t sample,
                         int64_t n, int32_t *ids_out);
 
-/* One to VP_LANGUAGE_SENTENCES sentences; returns their length, at most
- * VP_LANGUAGE_MAX_PAIR. */
+/* Writes one to VP_LANGUAGE_SENTENCES sentences. Returns the number of ids, at
+ * most VP_LANGUAGE_MAX_PAIR. */
 int64_t vp_language_sentences(const struct vp_language *language,
                               uint64_t sample, int32_t *ids_out);
 
-/* The translation of `n` ids of whole sentences; it has as many. */
+/* Writes the translation, `n` ids, of whole sentences with `n` ids. */
 void vp_language_translate(const struct vp_language *language,
                            const int32_t *ids, int64_t n, int32_t *ids_out);
 

@@ -1,11 +1,12 @@
+/* Parses names of parallel files and chooses a pair of languages. */
 #include "data/languages.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The parts of a name. */
+/* The parts of "<split>.<a>-<b>.<a or b>". */
 struct parts {
-    const char *a, *b; /* inside the name */
+    const char *a, *b; /* pointers into the name */
     size_t n_a, n_b;
     bool first; /* the file is in language a */
 };
@@ -31,7 +32,7 @@ static bool cut_name(const char *name, const char *ending, struct parts *out)
     out->n_a = (size_t)(dash - out->a);
     out->b = dash + 1;
     out->n_b = (size_t)(dot - out->b);
-    n = (size_t)(end - dot - 1); /* of the file's own language */
+    n = (size_t)(end - dot - 1); /* length of the file's language */
     out->first = n == out->n_a && memcmp(dot + 1, out->a, n) == 0;
     return out->n_a > 0 && out->n_b > 0 && out->n_a < VP_LANGUAGE_NAME &&
            out->n_b < VP_LANGUAGE_NAME &&
@@ -50,7 +51,7 @@ static bool is_text(const char *at, size_t n, const char *text)
     return n == strlen(text) && memcmp(at, text, n) == 0;
 }
 
-/* Whether the file is of the languages that are asked for, in any order. */
+/* Returns true if the file has the configured languages, in any order. */
 static bool is_wanted(const struct vp_data_config *config,
                       const struct parts *parts)
 {
@@ -106,7 +107,7 @@ enum vp_status vp_languages_find(const struct vp_data_config *config,
              (int)(found.n_a + 1 + found.n_b), found.a);
     snprintf(out->source, sizeof(out->source), "%.*s", (int)found.n_a, found.a);
     snprintf(out->target, sizeof(out->target), "%.*s", (int)found.n_b, found.b);
-    /* Files of the other direction serve as well. */
+    /* Files made for the other direction can be used, too. */
     if (config->source_lang && strcmp(out->source, config->source_lang) != 0) {
         char source[VP_LANGUAGE_NAME];
 

@@ -1,4 +1,4 @@
-/* Which two languages the files of a folder are in, by names such as
+/* Finds the two languages of a folder of parallel files by names such as
  * train.de-en.de and train.de-en.en. */
 #ifndef VP_DATA_LANGUAGES_H
 #define VP_DATA_LANGUAGES_H
@@ -11,16 +11,17 @@ enum { VP_LANGUAGE_NAME = 32 };
 
 struct vp_languages {
     char source[VP_LANGUAGE_NAME], target[VP_LANGUAGE_NAME];
-    /* As names have them between dots: "de-en" or, of files made for the other
-     * direction, "en-de". */
+    /* The part of the file names between dots: "de-en" or, if the files were
+     * made for the other direction, "en-de". */
     char pair[2 * VP_LANGUAGE_NAME];
 };
 
 /* True for "<split>.<a>-<b>.<a or b>", followed by `ending`, such as ".idx". */
 bool vp_languages_is_name(const char *name, const char *ending);
 
-/* The languages of the files <split>.<a>-<b>.<a or b><ending>: those that the
- * configuration names, else the only pair there is. */
+/* Finds the languages of the files <split>.<a>-<b>.<a or b><ending>: those of
+ * config->source_lang and target_lang, or the only pair of languages in the
+ * folder. Returns an error if there is none or more than one. */
 enum vp_status vp_languages_find(const struct vp_data_config *config,
                                  const struct vp_names *names,
                                  const char *ending, struct vp_languages *out,

@@ -1,3 +1,4 @@
+/* Reading and sorting of the names in a folder. */
 #include "data/names.h"
 
 #include "data/unreadable.h"

@@ -1,3 +1,5 @@
+/* Reads parallel text (two files, TSV or JSONL) into memory and serves its
+ * pairs. */
 #include "data/parallel.h"
 
 #include "data/jsonl.h"
@@ -15,17 +17,18 @@
 
 enum { VOCAB = VP_TOKEN_FIRST + 256 };
 
-/* One side of a pair in the text of that side. */
+/* Offset and length of one side of a pair in its text. */
 struct span {
     int64_t at, n;
 };
 
 struct parallel_state {
     struct vp_text text[2];
-    struct span *side[2]; /* [n_pairs] each; both in text[0] where a file holds
-                             both languages */
+    struct span *side[2]; /* [n_pairs] each; both refer to text[0] if a file
+                             holds both languages */
     int64_t n_pairs, capacity;
-    int64_t n_empty, longest;
+    int64_t n_empty; /* pairs left out because one side is empty */
+    int64_t longest; /* bytes of the longest side */
     struct vp_languages languages;
 };
 
@@ -38,8 +41,9 @@ static bool has_stem(const char *name, const char *stem)
     return strncmp(name, stem, n) == 0 && name[n] == '.';
 }
 
-/* "<stem>.<language>": two or three letters, more after '_' or '-'; writes the
- * language. Extensions of other files are none. */
+/* Parses "<stem>.<language>" and writes the language: two or three letters,
+ * optionally more after '_' or '-'. Returns false for other names and for
+ * common file extensions. */
 static bool cut_language(const char *name, const char *stem,
                          char out[VP_LANGUAGE_NAME])
 {
@@ -117,7 +121,8 @@ static enum vp_status add_pair(struct parallel_state *state, const char *path,
     return VP_OK;
 }
 
-/* The line at *at without its end; false behind the last. */
+/* Finds the line at *at, without its line end, and advances *at. Returns false
+ * after the last line. */
 static bool next_line(const struct vp_text *text, int64_t *at, struct span *out)
 {
     const unsigned char *newline;
@@ -207,8 +212,8 @@ static enum vp_status refuse_json(const char *path, const struct span *line,
                       fault->cause, lang);
 }
 
-/* Finds the strings of both languages, then puts their characters in the place
- * of their escaped forms, which are not shorter. */
+/* Finds the strings of both languages in a line, then unescapes each in place:
+ * escapes are never shorter than their characters. */
 static enum vp_status take_line(const struct vp_data_config *config,
                                 const char *path, struct vp_text *text,
                                 const struct span *line, long long number,
@@ -265,7 +270,7 @@ static enum vp_status need_languages(const struct vp_data_config *config,
 {
     bool both = config->source_lang && config->target_lang;
 
-    /* One string cannot be both sides: each is unescaped in its place. */
+    /* A string cannot be both sides, because it is unescaped in place. */
     if (both && strcmp(config->source_lang, config->target_lang) == 0)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: source_lang and target_lang are both '%s'; set "
@@ -274,8 +279,8 @@ static enum vp_status need_languages(const struct vp_data_config *config,
     if (both)
         return VP_OK;
     return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: does not tell the direction of the translation; set "
-                      "source_lang and target_lang",
+                      "%s: does not define the direction of the translation; "
+                      "set source_lang and target_lang",
                       path);
 }
 
@@ -295,7 +300,8 @@ static enum vp_status read_file(const struct vp_data_config *config,
     return read_jsonl(config, path, state, err);
 }
 
-/* The name of a file with this beginning, compressed or not; "": none. */
+/* Finds the file whose name is `begin`, or `begin` with .gz or .zst; "" if
+ * there is none. */
 static void find_name(const struct vp_names *names, const char *begin,
                       char out[PATH_MAX])
 {
@@ -306,7 +312,8 @@ static void find_name(const struct vp_names *names, const char *begin,
             snprintf(out, PATH_MAX, "%s", names->name[i]);
 }
 
-/* Files of two languages with the stem `split`. */
+/* Finds the files of both languages with the stem `split`. Returns false if one
+ * is missing. */
 static bool find_two(const struct vp_names *names,
                      const struct vp_languages *languages, const char *split,
                      char out[2][PATH_MAX])
@@ -325,7 +332,8 @@ static bool find_two(const struct vp_names *names,
     return out[0][0] && out[1][0];
 }
 
-/* The languages of files <split>.<a>-<b>.<language>, else those that are set. */
+/* Finds the languages of files <split>.<a>-<b>.<language>, or else uses the
+ * configured ones. */
 static enum vp_status find_languages(const struct vp_data_config *config,
                                      const struct vp_names *names,
                                      struct vp_languages *out,
@@ -340,7 +348,7 @@ static enum vp_status find_languages(const struct vp_data_config *config,
     return VP_OK;
 }
 
-/* A single file with both languages, of the split; "": none. */
+/* Finds the file of `split` that holds both languages; "" if there is none. */
 static enum vp_status find_both(const struct vp_data_config *config,
                                 const struct vp_names *names,
                                 enum vp_split_name split, char out[PATH_MAX],

@@ -1,3 +1,5 @@
+/* The order of batches in an epoch: shuffled batches, runs of samples that are
+ * read together, and short batches at the end. */
 #include "data/sampler.h"
 
 #include <pthread.h>
@@ -10,26 +12,28 @@ struct vp_sampler {
     int n_groups;
     struct vp_sample_group *groups;
     int64_t n_samples;
-    int64_t run; /* 0: samples lie in no order that matters */
-    struct vp_sample_batch *batches; /* [n_full], or NULL: cut from groups */
+    int64_t run; /* samples per run; 0: samples are not stored in runs */
+    struct vp_sample_batch *batches; /* [n_full]; NULL: batches are cut from
+                                        the groups */
     int64_t n_full;                  /* full batches of all groups */
     int64_t n_batches;
 
-    /* Batches of several sizes in a shuffled order have no closed form for the
-     * samples before one, so the sums of the last epoch asked for are kept. */
+    /* If batches of several sizes are shuffled, no formula gives the number
+     * of samples before a batch. The sums of the last used epoch are cached. */
     pthread_mutex_t lock;
     bool have_sums;
     uint64_t sums_epoch;
     int64_t *sums; /* [n_full] samples of the epoch before batch j */
 };
 
-/* Independent shuffles of one run; seeds are folded, so any bit will do. */
+/* Returns a seed for an independent shuffle of each group. Any bit may be
+ * changed, because vp_rng() mixes all bits of a seed. */
 static uint64_t group_seed(const struct vp_sampler *sampler, int group)
 {
     return sampler->seed ^ (uint64_t)(group + 1) << 40;
 }
 
-/* Full batch `natural` in the order of groups. */
+/* Finds full batch `natural`, counted in the order of groups. */
 static void find_full(const struct vp_sampler *sampler, int64_t natural,
                       struct vp_data_slot *slot)
 {
@@ -54,8 +58,8 @@ static void find_full(const struct vp_sampler *sampler, int64_t natural,
     VP_BUG_ON(true);
 }
 
-/* Full batch `j` of an epoch, all but first_sample. With runs the samples
- * themselves are in the order to be read. */
+/* Finds full batch `j` of an epoch; does not set first_sample. With runs the
+ * batches are not shuffled, because find_in_runs() shuffles their samples. */
 static void find_shuffled(const struct vp_sampler *sampler, uint64_t epoch,
                           int64_t j, struct vp_data_slot *slot)
 {
@@ -66,8 +70,8 @@ static void find_shuffled(const struct vp_sampler *sampler, uint64_t epoch,
     find_full(sampler, (int64_t)natural, slot);
 }
 
-/* Left-over batch `j`, counted after the full ones. Also its first_sample
- * within the epoch, which no shuffle changes. */
+/* Finds short batch `j`, counted after the full ones. Sets first_sample within
+ * the epoch too, which does not depend on the shuffle. */
 static void find_short(const struct vp_sampler *sampler, int64_t j,
                        struct vp_data_slot *slot)
 {
@@ -137,7 +141,7 @@ void vp_sampler_slot(struct vp_sampler *sampler, uint64_t m,
     out->first_sample += epoch * (uint64_t)sampler->n_samples;
 }
 
-/* The run that is k-th in an epoch; the incomplete one is last. */
+/* Returns the k-th run of an epoch; an incomplete run is last. */
 static uint64_t find_run(const struct vp_sampler *sampler, uint64_t epoch,
                          uint64_t k)
 {
@@ -146,8 +150,8 @@ static uint64_t find_run(const struct vp_sampler *sampler, uint64_t epoch,
     return k < n_runs ? vp_permute(sampler->seed, epoch, n_runs, k) : k;
 }
 
-/* Position `p` of an epoch, where samples lie in runs: first a place among the
- * samples of its set of runs, then the run that stands there. */
+/* Returns the sample at position `p` of an epoch with runs: shuffles positions
+ * within the set of VP_SAMPLER_MIX runs, then runs within the epoch. */
 static uint64_t find_in_runs(const struct vp_sampler *sampler, uint64_t epoch,
                              uint64_t p)
 {
@@ -170,8 +174,8 @@ int64_t vp_sampler_ahead(const struct vp_sampler *sampler,
 
     if (sampler->run == 0)
         return -1;
-    /* Run r is due when (2 r + 1) / 2 VP_SAMPLER_MIX of this set is used: other
-     * threads may still read the set before. */
+    /* Run r of the next set is due after (2 r + 1) / (2 VP_SAMPLER_MIX) of the
+     * current set: other threads may still read the previous set. */
     due = (slot->first % set * 2 / sampler->run + 1) / 2 - 1;
     begin = slot->first / set * set + set;
     if (begin >= sampler->n_samples) {
@@ -215,7 +219,7 @@ const struct vp_sample_group *vp_sampler_group(const struct vp_sampler *sampler,
     return &sampler->groups[group];
 }
 
-/* With a copy of the groups. NULL: out of memory. */
+/* Copies `groups`. Returns NULL if out of memory. */
 static struct vp_sampler *create(uint64_t seed,
                                  const struct vp_sample_group *groups,
                                  int n_groups)
@@ -237,7 +241,6 @@ static struct vp_sampler *create(uint64_t seed,
     return sampler;
 }
 
-/* Room for the sums of an epoch. */
 static enum vp_status add_sums(struct vp_sampler *sampler)
 {
     sampler->sums = calloc((size_t)sampler->n_full + 1, sizeof(*sampler->sums));

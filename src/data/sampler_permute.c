@@ -1,5 +1,5 @@
-/* A keyed bijection of [0, n), evaluated one position at a time,
- * so that an order needs no memory and any position can be asked for. */
+/* A keyed bijection of [0, n), evaluated one position at a time, so that a
+ * shuffled order needs no memory and has random access. */
 #include "data/sampler.h"
 
 #include "base/rng.h"
@@ -34,8 +34,8 @@ uint64_t vp_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t i)
     VP_BUG_ON(i >= n);
     while (half_bits < 32 && (n - 1) >> (2 * half_bits) != 0)
         half_bits++;
-    /* Cycle walking: values outside [0, n) are passed on until they come back
-     * in. The domain is below 4n, so four passes are expected at most. */
+    /* Cycle walking: repeat while the value is outside [0, n). The domain is
+     * smaller than 4n, so the expected number of passes is at most four. */
     do
         i = feistel(seed, epoch, half_bits, i);
     while (i >= n);

@@ -1,3 +1,4 @@
+/* Counts of skipped files by kind, and their text for messages. */
 #include "data/skipped.h"
 
 #include "base/status.h"
@@ -29,7 +30,7 @@ void vp_skipped_add_kind(struct vp_skipped *skipped, const char *kind)
 
     skipped->n_files++;
     if (i == VP_SKIPPED_KINDS)
-        return; /* counted in n_files alone: one of the others */
+        return; /* only counted in n_files: part of "others" */
     if (i == skipped->n_kinds) {
         VP_BUG_ON(strlen(kind) >= VP_SKIPPED_NAME);
         snprintf(skipped->kind[i].name, VP_SKIPPED_NAME, "%s", kind);
@@ -54,7 +55,7 @@ void vp_skipped_add(struct vp_skipped *skipped, const char *file_name)
         vp_skipped_add_kind(skipped, "other names");
 }
 
-/* Whether kind `i` is printed before kind `j`. */
+/* Returns true if kind `i` is printed before kind `j`. */
 static int precedes(const struct vp_skipped *skipped, int i, int j)
 {
     if (skipped->kind[i].n != skipped->kind[j].n)
@@ -72,7 +73,7 @@ void vp_skipped_print(const struct vp_skipped *skipped, char *out,
     for (int place = 0; place < skipped->n_kinds && place < N_SHOWN; place++) {
         int i = 0, n_before;
 
-        /* The kind with `place` kinds before it. */
+        /* Find the kind with exactly `place` kinds before it. */
         for (;; i++) {
             n_before = 0;
             for (int j = 0; j < skipped->n_kinds; j++)

@@ -1,5 +1,5 @@
-/* Counts the files that a reader does not take, by the extension of their
- * names, so that a run can say what it leaves out. */
+/* Counts the files that a reader skips, by the extension of their names, so
+ * that a run can report them. */
 #ifndef VP_DATA_SKIPPED_H
 #define VP_DATA_SKIPPED_H
 
@@ -14,20 +14,21 @@ struct vp_skipped {
         int64_t n;
     } kind[VP_SKIPPED_KINDS];
     int n_kinds;
-    int64_t n_files; /* of all kinds */
+    int64_t n_files; /* of all kinds, also those beyond VP_SKIPPED_KINDS */
 };
 
-/* Counts a file: by its extension, if that is short and plain, else as "other
- * names". */
+/* Counts a file by its extension if that is short and has only letters, digits
+ * and "_+-"; otherwise as "no extension" or "other names". */
 void vp_skipped_add(struct vp_skipped *skipped, const char *file_name);
-/* Counts something that is no regular file under a name of its own, shorter
- * than VP_SKIPPED_NAME. */
+/* Counts an entry that is not a regular file as `kind`, a name shorter than
+ * VP_SKIPPED_NAME. */
 void vp_skipped_add_kind(struct vp_skipped *skipped, const char *kind);
+/* Returns the count of `kind`, 0 if there is none. */
 int64_t vp_skipped_count(const struct vp_skipped *skipped, const char *kind);
 
-/* ".png 9, .rst 3": the most frequent kinds first, equal ones in the byte order
- * of their names; the last ones together as "others 5" if there are many. Cut
- * to `n_bytes`. */
+/* Writes ".png 9, .rst 3": the most frequent kinds first, equal counts in the
+ * byte order of their names; kinds after the tenth as "others 5". Cuts the text
+ * to `n_bytes` including its NUL. */
 void vp_skipped_print(const struct vp_skipped *skipped, char *out,
                       size_t n_bytes);
 

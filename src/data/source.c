@@ -1,3 +1,4 @@
+/* Notices that a data source gives to the start of a run. */
 #include "data/source.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Split of a file by the words in its name. */
 #include "data/split_name.h"
 
 #include <stdbool.h>

@@ -1,10 +1,10 @@
-/* The byte-level text source: UTF-8 files as strings over 256 bytes.
+/* The byte-level text source: each byte of UTF-8 text is a token.
  *
- * Windows run over the concatenated files. Pairs are lines: the source side is
- * the words of a line joined by single spaces, the target side the same words
- * in reverse order with a-z in upper case.
+ * Windows are cut from the concatenated files. Pairs are made from lines: the
+ * source side is the words of a line joined by single spaces, the target side
+ * the same words in reverse order with a-z in upper case.
  *
- * The text is held in memory, or read from a file that has its bytes. */
+ * The text is in memory, or is read from the file config->text_bytes. */
 #include "data/file_set.h"
 #include "data/source.h"
 #include "data/walk.h"
@@ -16,25 +16,25 @@
 enum {
     N_BYTES = 256,
     VOCAB = VP_TOKEN_FIRST + N_BYTES,
-    SURVEY_BYTES = 64 << 20, /* to count labels in, of a file */
+    SURVEY_BYTES = 64 << 20, /* of text_bytes, in which labels are counted */
     MAX_LINE = 1024,         /* longer lines are data rather than text */
     MIN_WORDS = 2,           /* shorter lines have no order to learn */
 };
 
 struct line {
     int64_t offset;
-    int64_t n_bytes; /* as it stands in the file */
+    int64_t n_bytes; /* with all its spaces */
 };
 
 struct text_state {
     struct vp_text text;
     struct vp_data_window window;
     struct line *lines;      /* pairs only */
-    struct vp_file_set *set; /* the bytes are in its only file; NULL: they are
-                                in `text` */
+    struct vp_file_set *set; /* its only file has the text; NULL: the text is
+                                in text.bytes */
 };
 
-/* By hand, because isspace() and toupper() follow the locale. */
+/* Not isspace() and toupper(), which depend on the locale. */
 static bool is_space(unsigned char byte)
 {
     return byte == ' ' || (byte >= '\t' && byte <= '\r');
@@ -54,7 +54,8 @@ static int count_words(const unsigned char *bytes, int64_t n)
     return n_words;
 }
 
-/* Counts the lines that can be pairs, and notes them where `lines` is given. */
+/* Returns the number of lines that can be pairs; stores them if `lines` is not
+ * NULL. */
 static int64_t find_lines(const struct vp_text *text, struct line *lines)
 {
     int64_t n_lines = 0, start = 0;
@@ -129,7 +130,7 @@ static enum vp_status check_vocab(const struct vp_data_config *config,
                       (long long)config->vocab, VOCAB, VP_TOKEN_FIRST, VOCAB);
 }
 
-/* What became of the files below `path`. */
+/* Adds a notice about the files below `path` that were taken and skipped. */
 static void note_files(const char *path, const struct vp_text *text,
                        struct vp_source *source)
 {
@@ -141,8 +142,8 @@ static void note_files(const char *path, const struct vp_text *text,
     vp_skipped_print(skipped, kinds, sizeof(kinds));
     if (skipped->n_files > 0)
         vp_source_notice(source,
-                         "%.400s: %d file%s taken as text%s; not taken: %s; of "
-                         "a folder vpipe takes %s%s",
+                         "%.400s: %d file%s taken as text%s; not taken: %s; "
+                         "from a folder vpipe takes %s%s",
                          path, text->n_files, text->n_files == 1 ? "" : "s",
                          empty, kinds, vp_text_extensions,
                          vp_skipped_count(skipped, ".hdf5") +
@@ -172,7 +173,7 @@ static void add_notices(const struct vp_data_config *config,
     if (text->n_replaced > 0)
         vp_source_notice(
             source,
-            "invalid_utf8 is replace: U+FFFD stands in place of "
+            "invalid_utf8 is replace: U+FFFD replaces "
             "%lld NUL byte%s or invalid UTF-8 sequence%s in %d "
             "file%s, the first in %s",
             (long long)text->n_replaced, text->n_replaced == 1 ? "" : "s",
@@ -188,7 +189,7 @@ static void add_notices(const struct vp_data_config *config,
                          config->path, MIN_WORDS, MAX_LINE);
 }
 
-/* Windows of a file that has the bytes of the text. */
+/* Opens windows of config->text_bytes. */
 static enum vp_status open_bytes(const struct vp_data_config *config,
                                  struct text_state *state,
                                  struct vp_source *source, struct vp_err *err)
@@ -220,7 +221,7 @@ static enum vp_status open_samples(const struct vp_data_config *config,
     st = state->window.length == 0
              ? open_pairs(config->path, state, source, err)
              : open_windows(config->path, state, source, err);
-    /* Too little text: what was meant may be among the other files. */
+    /* Too little text: the intended files may be among the skipped ones. */
     if (st == VP_ERR_INVALID && err && state->text.skipped.n_files > 0) {
         vp_skipped_print(&state->text.skipped, kinds, sizeof(kinds));
         vp_err_suffix(err, "; not taken: %s", kinds);
@@ -270,7 +271,8 @@ static enum vp_status text_window(const struct vp_source *source, int64_t i,
     int64_t n = state->window.length;
 
     if (state->set) {
-        /* To the end of the array: an id is written over bytes before it. */
+        /* Read to the end of ids_out: the loop below reads byte t before an id
+         * overwrites it. */
         unsigned char *end = (unsigned char *)ids_out + 3 * n;
 
         VP_TRY(vp_file_set_read(state->set, 0, i * state->window.stride, n, end,
@@ -282,7 +284,7 @@ static enum vp_status text_window(const struct vp_source *source, int64_t i,
     return VP_OK;
 }
 
-/* The words of a line joined by single spaces; returns the length. */
+/* Writes the words of a line joined by single spaces. Returns the length. */
 static int64_t join_words(const unsigned char *bytes, int64_t n, int32_t *out)
 {
     int64_t n_out = 0;
@@ -297,7 +299,7 @@ static int64_t join_words(const unsigned char *bytes, int64_t n, int32_t *out)
     return n_out;
 }
 
-/* Joined words in reverse order and upper case: the same length. */
+/* Writes the joined words `src` in reverse order and upper case, `n` ids. */
 static void reverse_words(const int32_t *src, int64_t n, int32_t *out)
 {
     int64_t begin = 0;
@@ -308,7 +310,7 @@ static void reverse_words(const int32_t *src, int64_t n, int32_t *out)
 
         while (end < n && src[end] != VP_TOKEN_FIRST + ' ')
             end++;
-        /* What stood before the word now stands behind it. */
+        /* The words before this one come after it. */
         to = out + n - end;
         for (int64_t i = begin; i < end; i++)
             *to++ = VP_TOKEN_FIRST +

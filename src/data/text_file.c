@@ -1,3 +1,5 @@
+/* Reads one text file: decompression, checks or replacement of invalid UTF-8,
+ * JSONL. */
 #include "data/text_file.h"
 
 #include "base/utf8.h"
@@ -9,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file is checked while it is read, so that a large one that is not text is
- * refused early. */
+/* A file is read and checked in chunks, so that a large file that is not text
+ * is refused early. */
 enum { CHUNK = 1 << 20 };
 
 static enum vp_status reserve(struct vp_text *text, int64_t more,
@@ -44,8 +46,8 @@ static enum vp_status reserve(struct vp_text *text, int64_t more,
 /* One file that is being read. */
 struct file {
     const char *path;
-    int64_t start;   /* where it begins in the text */
-    int64_t checked; /* the text before this is valid */
+    int64_t start;   /* offset in the text of its first byte */
+    int64_t checked; /* offset in the text; all before it is valid */
     bool is_compressed;
 };
 
@@ -98,8 +100,8 @@ static enum vp_status refuse_fault(const struct file *file,
                         "WINDOWS-1252 -t UTF-8 FILE -o NEW'");
 }
 
-/* Checks what was read since the last call. A character that the end of the
- * bytes cuts is left to the next call, unless the file ends there. */
+/* Checks the bytes read since the last call. A character that is cut at their
+ * end is left to the next call, unless `at_end` is set. */
 static enum vp_status check_new(struct file *file, const struct vp_text *text,
                                 bool at_end, struct vp_err *err)
 {
@@ -131,7 +133,7 @@ static void note_replaced(const struct file *file, struct vp_text *text,
     text->n_replaced_files++;
 }
 
-/* Puts U+FFFD in place of every fault of the file. */
+/* Replaces every fault of the file by U+FFFD. */
 static enum vp_status replace_faults(const struct file *file,
                                      struct vp_text *text, struct vp_err *err)
 {
@@ -146,7 +148,8 @@ static enum vp_status replace_faults(const struct file *file,
     VP_TRY(refuse_head(file, text, err));
     note_replaced(file, text, n_faults);
     VP_TRY(reserve(text, (int64_t)(n_out - n) + 1, file->path, err));
-    /* The old bytes move to the end of the bytes that the new ones need. */
+    /* Move the old bytes to the end of the enlarged area, so that writing from
+     * its start does not overwrite bytes before they are read. */
     bytes = text->bytes + file->start;
     memmove(bytes + (n_out - n), bytes, n);
     vp_utf8_replace(VP_UTF8_TEXT, bytes + (n_out - n), n, bytes, &counted);
@@ -156,15 +159,16 @@ static enum vp_status replace_faults(const struct file *file,
 
 /* ---- Reading ------------------------------------------------------------ */
 
-/* A file that grows meanwhile is read to its new end. Room for one byte is left
- * behind the text. */
+/* Reads to the end of the file, also if it grows meanwhile. Leaves capacity for
+ * one byte after the text, for finish(). */
 static enum vp_status read_stream(struct vp_byte_stream *stream, int64_t expect,
                                   bool replace, struct file *file,
                                   struct vp_text *text, struct vp_err *err)
 {
     size_t n;
 
-    /* One byte more than expected, so that the end is seen at once. */
+    /* One byte more than expected, so that the end is detected without growing
+     * the buffer. */
     VP_TRY(reserve(text, expect + 1, file->path, err));
     for (;;) {
         int64_t left = text->capacity - text->n_bytes;
@@ -198,8 +202,8 @@ static enum vp_status refuse_line(const struct file *file,
                       line, cause, text->json_key ? text->json_key : "text");
 }
 
-/* Puts the texts, each with a newline, in the place of their lines, which are
- * longer. Empty lines are passed over. */
+/* Replaces each line of JSONL by its text and a newline, in place: a text is
+ * shorter than its line. Empty lines are skipped. */
 static enum vp_status take_texts(const struct file *file, bool replace,
                                  struct vp_text *text, struct vp_err *err)
 {
@@ -251,7 +255,7 @@ size_t vp_text_stem(const char *path)
 
 /* ---- The whole ---------------------------------------------------------- */
 
-/* Leaves out a byte order mark, adds a last newline, counts the file. */
+/* Drops a byte order mark, adds a missing last newline, counts the file. */
 static void finish(const struct file *file, struct vp_text *text)
 {
     unsigned char *bytes = text->bytes + file->start;

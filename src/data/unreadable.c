@@ -1,3 +1,4 @@
+/* The message for a file or folder that cannot be read. */
 #include "data/unreadable.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 
-/* Says by errno why a file or folder cannot be read. Returns VP_ERR_IO. */
+/* Sets an error with the reason from errno. Returns VP_ERR_IO. */
 enum vp_status vp_text_fail_errno(const char *path, struct vp_err *err);
 
 #endif

@@ -1,3 +1,4 @@
+/* Selects the text files below a path and reads or lists them. */
 #include "data/walk.h"
 
 #include "data/foreign.h"
@@ -38,7 +39,7 @@ static bool holds_tokens(const struct vp_names *names)
     return false;
 }
 
-/* `beside`: the names in the folder of the file. */
+/* `beside`: all names in the folder of the file. */
 static enum vp_status refuse_tokens(const char *path, const char *name,
                                     const struct vp_names *beside,
                                     struct vp_err *err)
@@ -153,7 +154,7 @@ static enum vp_status read_folder(const struct walk *walk, const char *path,
     return st;
 }
 
-/* The file that data_dir names itself. */
+/* Reads the file that data_dir itself names. */
 static enum vp_status read_single(const struct walk *walk, const char *path,
                                   int64_t expect, struct vp_err *err)
 {
@@ -166,7 +167,7 @@ static enum vp_status read_single(const struct walk *walk, const char *path,
     if (vp_foreign_is_dictionary(name))
         folder = slash ? strndup(path, (size_t)(slash - path + 1))
                        : strdup(".");
-    /* A folder that cannot be read does not forbid to read a file in it. */
+    /* Ignore errors: a file may be readable in a folder that is not. */
     if (folder)
         (void)vp_names_read(folder, &names, NULL);
     st = refuse_tokens(path, name, &names, err);
@@ -241,7 +242,7 @@ enum vp_status vp_text_read_key(const char *path, bool replace,
 enum vp_status vp_text_list(const char *path, struct vp_names *paths,
                             struct vp_err *err)
 {
-    struct vp_text none = { .n_bytes = 1 }; /* not known to be empty */
+    struct vp_text none = { .n_bytes = 1 }; /* passes check_any() */
     struct walk walk = { .text = &none, .paths = paths };
 
     VP_TRY(walk_path(&walk, path, err));

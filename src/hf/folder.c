@@ -1,4 +1,4 @@
-/* Opening a Hugging Face folder. */
+/* Opens a Hugging Face folder and checks its files against config.json. */
 #include "hf/folder.h"
 
 #include "hf/index.h"
@@ -49,7 +49,8 @@ bool vp_hf_is_folder(const char *path)
 
 /* ---- config.json -------------------------------------------------------- */
 
-/* The class that the file names, or the one of its model_type. */
+/* Sets the class to the one that the file names, or else that of its
+ * model_type. */
 static enum vp_status find_arch(const json_t *root, struct vp_hf_folder *folder,
                                 struct vp_err *err)
 {
@@ -65,7 +66,7 @@ static enum vp_status find_arch(const json_t *root, struct vp_hf_folder *folder,
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "architectures: %.60s is not supported; use a "
                           "folder of %s",
-                          name ? name : "what is not a list of names",
+                          name ? name : "a value that is not a list of names",
                           vp_hf_arch_names());
     if (strcmp(vp_hf_arch_model(folder->arch), folder->model->name) != 0)
         return vp_err_set(err, VP_ERR_INVALID,
@@ -101,7 +102,7 @@ static enum vp_status read_config(struct vp_hf_folder *folder,
 
 /* ---- Files -------------------------------------------------------------- */
 
-/* A link could lead out of the folder. */
+/* Refuses links, because they can lead out of the folder. */
 static enum vp_status open_shard(struct vp_hf_folder *folder, const char *name,
                                  struct vp_err *err)
 {
@@ -131,7 +132,8 @@ static enum vp_status make_shards(struct vp_hf_folder *folder, int n,
     return folder->shards ? VP_OK : no_memory(err);
 }
 
-/* Index and files name the same tensors, each in one file. */
+/* Checks that the index and the files name the same tensors, each in one
+ * file. */
 static enum vp_status check_index(const struct vp_hf_folder *folder,
                                   const struct vp_hf_index *index,
                                   struct vp_err *err)
@@ -269,7 +271,8 @@ const struct vp_hf_tensor *vp_hf_holder(const struct vp_hf_folder *folder,
     return &folder->tensors[low];
 }
 
-/* LayerNorm.gamma beside LayerNorm.weight would be two values for one name. */
+/* Refuses two tensors with the same current name, such as LayerNorm.gamma and
+ * LayerNorm.weight. */
 static enum vp_status check_doubles(const struct vp_hf_folder *folder,
                                     struct vp_err *err)
 {
@@ -279,7 +282,7 @@ static enum vp_status check_doubles(const struct vp_hf_folder *folder,
         if (t->kind == VP_HF_WEIGHT && t[-1].kind == VP_HF_WEIGHT &&
             strcmp(t->name, t[-1].name) == 0)
             return vp_err_set(err, VP_ERR_INVALID,
-                              "%.3000s: tensor %.200s is there twice, also as "
+                              "%.3000s: tensor %.200s occurs twice, also as "
                               "%.200s; remove one",
                               folder->path, t->stored->name,
                               t[-1].stored->name);
@@ -287,7 +290,7 @@ static enum vp_status check_doubles(const struct vp_hf_folder *folder,
     return VP_OK;
 }
 
-/* A weight that is no parameter is carried. */
+/* Marks weights that are not parameters of the model as carried. */
 static void mark_carried(struct vp_hf_folder *folder)
 {
     for (int i = 0; i < folder->n_tensors; i++) {
@@ -322,7 +325,7 @@ static enum vp_status check_shape(const struct vp_hf_folder *folder,
     if (!same)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%.2000s/%s: tensor %.200s is %s, but config.json "
-                          "asks for %s",
+                          "requires %s",
                           folder->path, file, stored->name, have_text,
                           want_text);
     if (!is_float(stored->type))
@@ -333,7 +336,8 @@ static enum vp_status check_shape(const struct vp_hf_folder *folder,
     return VP_OK;
 }
 
-/* Each parameter is there, under one name or under all, with its shape. */
+/* Checks that the folder has each parameter, under one or several names, with
+ * the right shape. */
 static enum vp_status check_params(const struct vp_hf_folder *folder,
                                    struct vp_err *err)
 {
@@ -345,7 +349,7 @@ static enum vp_status check_params(const struct vp_hf_folder *folder,
         if (!t)
             return vp_err_set(err, VP_ERR_INVALID,
                               "%.3000s: tensor %.200s is missing; this is not "
-                              "a whole %s",
+                              "a complete %s",
                               folder->path, param->name,
                               vp_hf_arch_name(folder->arch));
         for (; t < end && strcmp(t->name, param->name) == 0; t++)
@@ -355,8 +359,8 @@ static enum vp_status check_params(const struct vp_hf_folder *folder,
     return VP_OK;
 }
 
-/* A model has several tensors in each layer; a config.json that asks for more
- * layers than there are tensors would cost memory before it is refused. */
+/* Refuses a config.json with more layers than the files have tensors, before
+ * memory is allocated for them: each layer has several tensors. */
 static enum vp_status check_layers(const struct vp_hf_folder *folder,
                                    struct vp_err *err)
 {
@@ -367,7 +371,7 @@ static enum vp_status check_layers(const struct vp_hf_folder *folder,
     if (layers <= folder->n_tensors)
         return VP_OK;
     return vp_err_set(err, VP_ERR_INVALID,
-                      "%.3000s: config.json asks for %lld layers, but the "
+                      "%.3000s: config.json requires %lld layers, but the "
                       "files hold %d tensors",
                       folder->path, (long long)layers, folder->n_tensors);
 }

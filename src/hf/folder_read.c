@@ -1,4 +1,4 @@
-/* Values of a Hugging Face folder, in pieces of a few MiB. */
+/* Reads values of a Hugging Face folder as floats, in pieces of a few MiB. */
 #include "hf/folder.h"
 
 #include "base/dtype.h"
@@ -9,11 +9,11 @@
 
 enum { PIECE_BYTES = 2 << 20 };
 
-/* A buffer for elements as they are in the file, and as floats. */
+/* A buffer for some elements of a tensor. */
 struct piece {
-    int64_t n; /* elements that fit */
-    void *raw;
-    float *values;
+    int64_t n;     /* capacity in elements */
+    void *raw;     /* elements as they are in the file */
+    float *values; /* the same as floats */
 };
 
 static enum vp_status make_piece(int64_t n, struct piece *out,
@@ -34,7 +34,8 @@ static void free_piece(struct piece *piece)
     free(piece->raw);
 }
 
-/* Elements [at, at + n) of a tensor as floats; `raw` has room for n of them. */
+/* Reads elements [at, at + n) of a tensor as floats. `raw` is a buffer for `n`
+ * elements as they are in the file. */
 static enum vp_status read_floats(const struct vp_hf_folder *folder,
                                   const struct vp_hf_tensor *tensor, int64_t at,
                                   int64_t n, void *raw, float *out,
@@ -74,7 +75,8 @@ static enum vp_status read_plain(const struct vp_hf_folder *folder,
     return VP_OK;
 }
 
-/* The file holds [cols, rows]; a piece is a band of its rows. out: [rows, cols] */
+/* Reads bands of rows of the file, which holds [cols, rows]. out: [rows,
+ * cols] */
 static enum vp_status read_transposed(const struct vp_hf_folder *folder,
                                       const struct vp_hf_tensor *tensor,
                                       int64_t rows, int64_t cols,
@@ -113,7 +115,7 @@ enum vp_status vp_hf_read(const struct vp_hf_folder *folder, const char *name,
 
         vp_st_describe(tensor->stored, text, sizeof(text));
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%.3000s: tensor %.200s is %s, the model asks for "
+                          "%.3000s: tensor %.200s is %s, but the model needs "
                           "%lld x %lld",
                           folder->path, name, text, (long long)rows,
                           (long long)cols);
@@ -137,7 +139,8 @@ enum vp_status vp_hf_read_raw(const struct vp_hf_folder *folder,
 
 /* ---- Checking values ---------------------------------------------------- */
 
-/* Whether the tensor equals `other`, or zero if that is NULL. */
+/* Sets *same_out to true if the tensor equals `other`, or is zero if `other` is
+ * NULL. */
 static enum vp_status compare(const struct vp_hf_folder *folder,
                               const struct vp_hf_tensor *tensor,
                               const struct vp_hf_tensor *other, bool *same_out,

@@ -1,3 +1,5 @@
+/* Parses eos_token_id and beam search settings of generation_config.json and
+ * config.json. */
 #include "hf/generation.h"
 
 #include "hf/json.h"
@@ -11,10 +13,10 @@
 
 enum { MAX_BYTES = 1 << 20 };
 
-/* The files that may have a key, the first one first. */
+/* The files that may have a key, in order of precedence. */
 static const char *const names[] = { "generation_config.json", "config.json" };
 
-/* Reads file number `i`. `*root_out` is NULL if it is not there. */
+/* Reads file number `i`. Sets *root_out to NULL if it does not exist. */
 static enum vp_status read_file(const char *path, size_t i, char file[PATH_MAX],
                                 json_t **root_out, struct vp_err *err)
 {
@@ -80,7 +82,7 @@ enum vp_status vp_hf_read_end_ids(const char *path, struct vp_hf_end_ids *out,
 
 /* ---- Search ------------------------------------------------------------- */
 
-/* A file that is read. */
+/* The file that is being read, and the result so far. */
 struct reading {
     const char *path;
     const json_t *root;
@@ -88,7 +90,7 @@ struct reading {
     enum vp_status status;
 };
 
-/* The value of a key, or NULL if it is not given. */
+/* Returns the value of a key, or NULL if it is missing or null. */
 static const json_t *find(const struct reading *in, const char *key)
 {
     const json_t *value = json_object_get(in->root, key);
@@ -166,7 +168,7 @@ enum vp_status vp_hf_read_search(const char *path, struct vp_hf_search *out,
                                   .forced_bos = -1,
                                   .start = -1 };
 
-    /* What the first file says replaces what the second one says. */
+    /* Read the last file first, so that values of the first replace them. */
     for (size_t i = VP_COUNT_OF(names); i-- > 0;) {
         char file[PATH_MAX];
         struct reading in = { .path = file, .err = err };

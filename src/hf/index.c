@@ -1,3 +1,4 @@
+/* Parser of model.safetensors.index.json. */
 #include "hf/index.h"
 
 #include "hf/json.h"
@@ -24,8 +25,8 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-/* The plain name of a file in the folder. A name with a slash or that starts
- * with a dot could lead out of it. */
+/* Checks that the value is the name of a file in the folder. A name with a
+ * slash or one that starts with a dot could lead out of it. */
 static enum vp_status check_file_name(const char *tensor, const json_t *value,
                                       struct vp_err *err)
 {
@@ -44,7 +45,7 @@ static enum vp_status check_file_name(const char *tensor, const json_t *value,
     return VP_OK;
 }
 
-/* All names with repetitions to `files`, which has room; keeps each once. */
+/* Sorts the names and removes repetitions. Returns their number. */
 static int keep_once(const char **files, int n)
 {
     int n_kept = 0;
@@ -103,7 +104,7 @@ static enum vp_status read_root(const json_t *root, struct vp_hf_index *out,
 
     if (!json_is_object(map) || json_object_size(map) == 0)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "weight_map is missing, empty or no object");
+                          "weight_map is missing, empty or not an object");
     if (json_object_size(map) > INT32_MAX / 2)
         return vp_err_set(err, VP_ERR_INVALID, "weight_map is too large");
     st = read_map(map, &index, err);

@@ -1,4 +1,4 @@
-/* An open folder: what folder.c checks and folder_read.c reads. */
+/* The struct of an open folder, shared by folder.c and folder_read.c. */
 #ifndef VP_HF_INTERNAL_H
 #define VP_HF_INTERNAL_H
 
@@ -13,7 +13,7 @@ struct vp_hf_shard {
 };
 
 struct vp_hf_folder {
-    struct vp_arena arena; /* strings and lists */
+    struct vp_arena arena; /* owns strings and lists */
     const char *path;
     const struct vp_hf_arch *arch;
     const struct vp_model *model;
@@ -25,8 +25,8 @@ struct vp_hf_folder {
     struct vp_hf_tensor *tensors; /* sorted by name, then kind */
 };
 
-/* The tensor that holds the parameter `name`: under its own name, else under one
- * that it is tied to. NULL if there is none. */
+/* Returns the tensor that holds the parameter `name`, under its own name or
+ * else under the name of a tied tensor. NULL if there is none. */
 const struct vp_hf_tensor *vp_hf_holder(const struct vp_hf_folder *folder,
                                         const char *name);
 

@@ -1,3 +1,4 @@
+/* Reading of small JSON files. */
 #include "hf/json.h"
 
 #include "base/path.h"
@@ -39,7 +40,7 @@ enum vp_status vp_hf_json_parse(const char *bytes, size_t n_bytes, json_t **out,
     return VP_OK;
 }
 
-/* The caller frees the bytes. */
+/* Reads a whole file. The caller frees the bytes. */
 static enum vp_status read_bytes(const char *path, size_t max_bytes, char **out,
                                  size_t *n_out, struct vp_err *err)
 {

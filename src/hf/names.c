@@ -1,3 +1,4 @@
+/* Tables of the supported classes, and translation of tensor names. */
 #include "hf/names.h"
 
 #include <stdio.h>
@@ -11,12 +12,13 @@ struct pair {
 struct vp_hf_arch {
     const char *name;
     const char *model;
-    const char *prefix;      /* that old files leave out ... */
-    const char *const *bare; /* ... before these beginnings; ends with NULL */
-    const struct pair *ends; /* old and new ends of names; ends with NULL */
-    const char *const *buffers; /* ends of names; ends with NULL */
-    const struct pair *tied;    /* with tied embeddings; ends with NULL */
-    const struct pair *copies;  /* without them; ends with NULL */
+    /* The lists end with NULL. */
+    const char *prefix;         /* of current names */
+    const char *const *bare;    /* beginnings of old names without `prefix` */
+    const struct pair *ends;    /* old and current ends of names */
+    const char *const *buffers; /* ends of names of buffers */
+    const struct pair *tied;    /* if embeddings are tied: tensor, parameter */
+    const struct pair *copies;  /* if not: tensor, parameter to copy */
 };
 
 /* ---- BERT --------------------------------------------------------------- */
@@ -24,7 +26,7 @@ struct vp_hf_arch {
 static const char *const bert_bare[] = { "embeddings.", "encoder.", "pooler.",
                                          NULL };
 
-/* TensorFlow's words for a layer norm. */
+/* Names of layer norms from TensorFlow. */
 static const struct pair bert_ends[] = {
     { ".LayerNorm.gamma", ".LayerNorm.weight" },
     { ".LayerNorm.beta", ".LayerNorm.bias" },
@@ -42,7 +44,7 @@ static const struct pair bert_tied[] = {
     { NULL, NULL },
 };
 
-/* The untied class keeps this bias and does not read it. */
+/* The class without tied embeddings has this bias, but does not use it. */
 static const struct pair bert_copies[] = {
     { "cls.predictions.bias", "cls.predictions.decoder.bias" },
     { NULL, NULL },
@@ -83,7 +85,7 @@ static const struct pair m2m_tied[] = {
     { NULL, NULL },
 };
 
-/* The untied class has a table that nothing reads. */
+/* The class without tied embeddings has this table, but does not use it. */
 static const struct pair m2m_copies[] = {
     { "model.shared.weight", "model.encoder.embed_tokens.weight" },
     { NULL, NULL },
@@ -119,7 +121,7 @@ const struct vp_hf_arch *vp_hf_arch_find(const char *name)
     return NULL;
 }
 
-/* CPM is a GPT-2 with another vocabulary. */
+/* CPM is GPT-2 with another vocabulary. */
 const struct vp_hf_arch *vp_hf_arch_of(const struct vp_model *model)
 {
     const char *name = strcmp(model->name, "cpm") == 0 ? "gpt2" : model->name;
@@ -160,7 +162,8 @@ static bool ends_with(const char *text, const char *end)
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
-/* Adds a prefix that is missing and replaces an old end. False: too long. */
+/* Converts an old name to the current one: adds a missing prefix and replaces
+ * an old end. Returns false if the name is too long. */
 static bool modernise(const struct vp_hf_arch *arch, const char *name,
                       char out[VP_HF_NAME_BYTES])
 {
@@ -180,7 +183,8 @@ static bool modernise(const struct vp_hf_arch *arch, const char *name,
                     name, end) < VP_HF_NAME_BYTES;
 }
 
-/* The projections of an attention, each with a bias in Hugging Face's class. */
+/* Returns true if `name` is the weight or bias (`end`) of an attention
+ * projection. */
 static bool is_projection(const char *name, const char *end)
 {
     static const char *const parts[] = { "q_proj", "k_proj", "v_proj",

@@ -1,3 +1,4 @@
+/* Saves, copies and opens the origin of an imported model. */
 #include "hf/origin.h"
 
 #include "base/path.h"
@@ -19,7 +20,7 @@ enum { LAYOUT_VERSION = 1, MAX_LAYOUT_BYTES = 64 << 20 };
 static const char *const config_files[] = { "config.json",
                                             "generation_config.json" };
 
-/* All that the tokenizers of the supported models are loaded from. */
+/* All files from which tokenizers of the supported models are loaded. */
 static const char *const tokenizer_files[] = {
     "tokenizer.json",    "tokenizer_config.json",
     "added_tokens.json", "special_tokens_map.json",
@@ -144,8 +145,9 @@ static bool is_kept(const struct vp_hf_tensor *tensor)
     return tensor->kind != VP_HF_BUFFER;
 }
 
-/* A tied tensor is written once, as the parameter: in the place of its first
- * name if the parameter itself is not there. */
+/* Returns true if tensor `i` is a further copy of a tied parameter, which an
+ * export writes only once. The first copy stands for the parameter if the
+ * folder does not have it under its own name. */
 static bool is_double(const struct vp_hf_folder *folder, int i)
 {
     const struct vp_hf_tensor *t = vp_hf_tensor(folder, i);
@@ -195,12 +197,13 @@ static enum vp_status save_layout(const struct vp_hf_folder *folder,
 
 struct carrying {
     const struct vp_hf_folder *folder;
-    int *numbers; /* of the folder's tensors */
+    int *numbers; /* of the carried tensors in the folder */
     void *buffer;
 };
 
-static enum vp_status carry(void *ctx, int i, const void **data_out,
-                            struct vp_err *err)
+/* vp_st_data_fn: reads carried tensor `i`. */
+static enum vp_status read_carried(void *ctx, int i, const void **data_out,
+                                   struct vp_err *err)
 {
     struct carrying *c = ctx;
 
@@ -236,7 +239,7 @@ static enum vp_status save_carried(const struct vp_hf_folder *folder,
     if (st == VP_OK && n > 0)
         st = join(path, CARRIED_FILE, file, err);
     if (st == VP_OK && n > 0)
-        st = vp_st_write_each(file, tensors, n, NULL, 0, carry, &c, err);
+        st = vp_st_write_each(file, tensors, n, NULL, 0, read_carried, &c, err);
     free(c.buffer);
     free(c.numbers);
     free(tensors);
@@ -255,9 +258,9 @@ enum vp_status vp_hf_origin_save(const struct vp_hf_folder *folder,
     return save_layout(folder, path, err);
 }
 
-/* ---- Telling ------------------------------------------------------------ */
+/* ---- Notes -------------------------------------------------------------- */
 
-/* Says how many tensors are of a kind, with the first as an example. */
+/* Number of tensors of a kind, and the first as an example. */
 struct tally {
     int n;
     const struct vp_hf_tensor *first;
@@ -362,20 +365,22 @@ static enum vp_status read_shard(const json_t *from, struct vp_arena *arena,
     {
         struct vp_hf_layout_tensor *t = &out->tensors[out->n_tensors++];
 
-        t->name = vp_arena_strdup(arena, key);
-        if (!t->name || !find_type(json_string_value(value), &t->type))
+        if (!find_type(json_string_value(value), &t->type))
             return refuse_layout(err);
+        t->name = vp_arena_strdup(arena, key);
+        if (!t->name)
+            return no_memory(err);
     }
     json_object_foreach(meta, key, value)
     {
         struct vp_st_meta *m = &out->meta[out->n_meta++];
 
-        m->key = vp_arena_strdup(arena, key);
-        m->value = json_is_string(value)
-                       ? vp_arena_strdup(arena, json_string_value(value))
-                       : NULL;
-        if (!m->key || !m->value)
+        if (!json_is_string(value))
             return refuse_layout(err);
+        m->key = vp_arena_strdup(arena, key);
+        m->value = vp_arena_strdup(arena, json_string_value(value));
+        if (!m->key || !m->value)
+            return no_memory(err);
     }
     return VP_OK;
 }
@@ -390,7 +395,7 @@ static enum vp_status read_layout(const json_t *root,
 
     if (json_integer_value(json_object_get(root, "version")) != LAYOUT_VERSION)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "is of another version; import the model again");
+                          "has another version; import the model again");
     if (!arch || n == 0)
         return refuse_layout(err);
     origin->arch = vp_arena_strdup(&origin->arena, arch);

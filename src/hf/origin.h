@@ -1,11 +1,11 @@
-/* What a Hugging Face folder holds beside the weights that vpipe trains, kept so
- * that an export gives it back: files of the configuration and the tokenizer,
- * tensors that vpipe's model does not have, and which tensor is in which file
- * with which type.
+/* The origin: all that a Hugging Face folder holds besides the weights that
+ * vpipe trains. It is kept so that an export can write it again: configuration
+ * and tokenizer files, tensors that vpipe's model does not have, and the file
+ * and type of each tensor.
  *
  *   <origin>/layout.json           files, metadata, tensors and their types
  *   <origin>/carried.safetensors   tensors that are carried, if any
- *   <origin>/config.json, tokenizer.json, ...   as they were */
+ *   <origin>/config.json, tokenizer.json, ...   copies */
 #ifndef VP_HF_ORIGIN_H
 #define VP_HF_ORIGIN_H
 
@@ -13,15 +13,17 @@
 #include "ckpt/safetensors.h"
 #include "hf/folder.h"
 
-/* One line for the user. */
+/* Receives one line for the user. */
 typedef void (*vp_hf_note_fn)(void *ctx, const char *line);
 
-/* Calls `note` for what an export will not write as it is in the folder: old
- * names, tied tensors under two names, buffers; and for what is carried. */
+/* Calls `note` for each kind of tensors that an export will write differently
+ * than the folder: old names, tied tensors with two names, buffers; and for
+ * carried tensors. */
 void vp_hf_origin_tell(const struct vp_hf_folder *folder, vp_hf_note_fn note,
                        void *ctx);
 
-/* Writes the origin of a folder to `path`, which is made if it is missing. */
+/* Writes the origin of a folder to `path`, which is created if it is
+ * missing. */
 enum vp_status vp_hf_origin_save(const struct vp_hf_folder *folder,
                                  const char *path, struct vp_err *err);
 
@@ -39,29 +41,29 @@ struct vp_hf_layout_shard {
 };
 
 struct vp_hf_origin {
-    struct vp_arena arena; /* holds all below but `carried` */
+    struct vp_arena arena; /* owns all fields below except `carried` */
     const char *path;
-    const char *arch; /* the class that config.json names */
-    bool tied;        /* its embeddings are */
+    const char *arch; /* class that config.json names */
+    bool tied;        /* its embeddings are tied */
     int n_shards;
     struct vp_hf_layout_shard *shards;
     struct vp_st_file *carried; /* NULL: none */
 };
 
-/* VP_ERR_END if `path` has no layout.json. Close with vp_hf_origin_close(). */
+/* Opens an origin. Returns VP_ERR_END if `path` has no layout.json. Close with
+ * vp_hf_origin_close(). */
 enum vp_status vp_hf_origin_open(const char *path, struct vp_hf_origin **out,
                                  struct vp_err *err);
 void vp_hf_origin_close(struct vp_hf_origin *origin);
 
-/* Copies an origin to `to`, which is made if it is missing. */
+/* Copies an origin to `to`, which is created if it is missing. */
 enum vp_status vp_hf_origin_copy(const char *from, const char *to,
                                  struct vp_err *err);
 
-/* Copies the files of a tokenizer that are in the folder `from`; returns their
- * number in `*n_out`. */
+/* Copies the tokenizer files of the folder `from`. *n_out: their number. */
 enum vp_status vp_hf_copy_tokenizer(const char *from, const char *to,
                                     int *n_out, struct vp_err *err);
-/* Copies config.json, generation_config.json and the like, those that exist. */
+/* Copies config.json and generation_config.json, if they exist. */
 enum vp_status vp_hf_copy_config(const char *from, const char *to,
                                  struct vp_err *err);
 

@@ -1,3 +1,4 @@
+/* Lists the parameters of a model from its graph. */
 #include "hf/params.h"
 
 #include <stdlib.h>
@@ -10,8 +11,9 @@ static int compare(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Vectors (biases, layer norms) start at 0 or 1; a table of one row starts at
- * random, and files hold it as a matrix. */
+/* Returns the shape in the file. One row is a vector (bias, layer norm) if its
+ * initial value is constant; otherwise it is a table with one row, which files
+ * store as a matrix. */
 static struct vp_hf_param shape_of(const struct vp_param *param,
                                    const struct vp_part *part)
 {

@@ -1,3 +1,4 @@
+/* Copies tokenizer files and makes tokenizer_config.json. */
 #include "hf/tokenizer_files.h"
 
 #include "hf/json.h"
@@ -11,7 +12,8 @@
 
 #define CONFIG_FILE "tokenizer_config.json"
 
-/* The tokens that the class asks for by name; others stay unset. */
+/* Adds the special tokens that the tokenizer has, under the keys of Hugging
+ * Face's tokenizer classes. */
 static void add_special(const struct vp_tokenizer *tokenizer, json_t *root)
 {
     static const struct {
@@ -44,7 +46,8 @@ static bool exists(const char *folder, const char *name)
            access(path, F_OK) == 0;
 }
 
-/* A tokenizer.json says all; vocabularies alone mean what the class knows. */
+/* tokenizer.json is complete, so the generic class can load it. A vocabulary
+ * needs the class of its model. */
 static const char *class_of(const char *path, const struct vp_model *model)
 {
     if (exists(path, "tokenizer.json"))
@@ -81,8 +84,8 @@ static enum vp_status write_config(const char *path, const char *file,
     return rc == 0 ? VP_OK : vp_err_write(err, file, errno);
 }
 
-/* A folder that was imported stays as it is, but M2M100 does not load without the
- * file. */
+/* The files of an imported folder are written unchanged. Only for M2M100 a
+ * missing tokenizer_config.json is added, because it does not load without. */
 enum vp_status vp_hf_tokenizer_files(const char *path,
                                      const struct vp_hf_write *with, int *n_out,
                                      struct vp_err *err)

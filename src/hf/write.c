@@ -1,3 +1,4 @@
+/* Writes the files of an export: tensors, index, tokenizer, configuration. */
 #include "hf/write.h"
 
 #include "base/dtype.h"
@@ -37,12 +38,12 @@ static enum vp_status write_text(const char *folder, const char *name,
 
 /* ---- Tensors ------------------------------------------------------------ */
 
-/* A file being written: one tensor at a time. */
+/* A file being written, and buffers for one tensor. */
 struct stream {
     const struct vp_hf_write *with;
     const struct vp_hf_file *file;
     float *values;
-    void *bytes; /* of 16 bits, or as carried */
+    void *bytes; /* 16-bit values, or a carried tensor as it is stored */
 };
 
 static enum vp_dtype dtype_of(enum vp_st_type type)
@@ -50,24 +51,26 @@ static enum vp_dtype dtype_of(enum vp_st_type type)
     return type == VP_ST_F16 ? VP_DTYPE_F16 : VP_DTYPE_BF16;
 }
 
-/* Floats to the type of the tensor. A weight that F16 cannot hold would be an
- * infinity. */
-static enum vp_status shorten(const struct stream *s,
-                              const struct vp_st_tensor *tensor, int64_t n,
-                              struct vp_err *err)
+/* Converts floats to the 16-bit type of the tensor. Refuses weights beyond the
+ * range of F16, which would become infinite. */
+static enum vp_status round_values(const struct stream *s,
+                                   const struct vp_st_tensor *tensor, int64_t n,
+                                   struct vp_err *err)
 {
     const float most = tensor->type == VP_ST_F16 ? 65504.0f : INFINITY;
 
     for (int64_t i = 0; i < n; i++)
         if (fabsf(s->values[i]) > most)
             return vp_err_set(err, VP_ERR_INVALID,
-                              "tensor %.200s holds %g, which F16 cannot; use "
-                              "--dtype bf16 or f32",
+                              "tensor %.200s holds %g, which is beyond the "
+                              "range of F16; use --dtype bf16 or f32",
                               tensor->name, (double)s->values[i]);
     vp_dtype_round(dtype_of(tensor->type), s->bytes, s->values, n);
     return VP_OK;
 }
 
+/* Reads a carried tensor to s->bytes if its type stays the same, otherwise as
+ * floats to s->values. */
 static enum vp_status load_carried(const struct stream *s,
                                    const struct vp_st_tensor *carried,
                                    const struct vp_st_tensor *tensor, int64_t n,
@@ -84,8 +87,9 @@ static enum vp_status load_carried(const struct stream *s,
     return VP_OK;
 }
 
-static enum vp_status give(void *ctx, int i, const void **data_out,
-                           struct vp_err *err)
+/* vp_st_data_fn: makes the bytes of tensor `i` of the file. */
+static enum vp_status make_tensor(void *ctx, int i, const void **data_out,
+                                  struct vp_err *err)
 {
     const struct stream *s = ctx;
     const struct vp_hf_item *item = &s->file->items[i];
@@ -103,12 +107,12 @@ static enum vp_status give(void *ctx, int i, const void **data_out,
     if (same)
         return VP_OK;
     if (tensor->type != VP_ST_F32)
-        return shorten(s, tensor, n, err);
+        return round_values(s, tensor, n, err);
     *data_out = s->values;
     return VP_OK;
 }
 
-/* Room for the largest tensor, as floats and as it is written. */
+/* Allocates buffers for the largest tensor, as floats and as it is written. */
 static enum vp_status make_buffers(const struct vp_hf_plan *plan,
                                    struct stream *s, struct vp_err *err)
 {
@@ -144,7 +148,7 @@ static enum vp_status write_file(const char *folder, struct stream *s,
                           folder);
     s->file = file;
     return vp_st_write_each(path, file->tensors, file->n, file->meta,
-                            file->n_meta, give, s, err);
+                            file->n_meta, make_tensor, s, err);
 }
 
 static int64_t total_bytes(const struct vp_hf_plan *plan)
@@ -223,8 +227,8 @@ static const char *dtype_name(enum vp_st_type type)
                                 : "float32";
 }
 
-/* The origin's file as it is, unless another type was asked for or the embeddings
- * were untied. */
+/* Copies config.json of the origin; changes it only if another type is
+ * requested or if tie_embeddings differs. */
 static enum vp_status copy_config(const char *path,
                                   const struct vp_hf_write *with,
                                   struct vp_err *err)
@@ -307,7 +311,7 @@ static void note(const struct vp_hf_write *with, const char *line)
         with->note(with->note_ctx, line);
 }
 
-/* M2M100 has no key for the epsilon of its layer norms. */
+/* Refuses another epsilon than 1e-5 for M2M100, which has no key for it. */
 static enum vp_status check_model(const struct vp_hf_write *with,
                                   struct vp_err *err)
 {
@@ -327,12 +331,12 @@ static enum vp_status write_tokenizer(const char *path,
 
     VP_TRY(vp_hf_tokenizer_files(path, with, &n, err));
     if (n == 0)
-        note(with, "no tokenizer is written: there is none of Hugging Face's "
-                   "to copy");
+        note(with, "no tokenizer is written: the model has no Hugging Face "
+                   "tokenizer files to copy");
     return VP_OK;
 }
 
-static void tell_stale(const struct vp_hf_write *with)
+static void note_stale(const struct vp_hf_write *with)
 {
     const struct vp_st_header *header;
     struct vp_err line;
@@ -366,6 +370,6 @@ enum vp_status vp_hf_write(const char *path, const struct vp_hf_write *with,
                           : make_config(path, &plan, with, err);
     vp_hf_plan_release(&plan);
     if (st == VP_OK)
-        tell_stale(with);
+        note_stale(with);
     return st;
 }

@@ -4,8 +4,8 @@
 
 #include "hf/write_config.h"
 
-/* Writes to the folder `path`, which exists. config.json is written last: a
- * folder without it is not complete. Holds one tensor in memory at a time. */
+/* Writes to the existing folder `path`. config.json is written last, so a
+ * folder without it is incomplete. Holds one tensor in memory at a time. */
 enum vp_status vp_hf_write(const char *path, const struct vp_hf_write *with,
                            struct vp_err *err);
 

@@ -1,9 +1,11 @@
+/* Distributes the tensors of an export to files: those of the origin, or new
+ * ones. */
 #include "hf/write_plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Of transformers since version 5: "50GB"; of version 4: "5GB". */
+/* The default of transformers version 4; version 5 uses 50 GB. */
 static const int64_t default_shard_bytes = 5000000000;
 
 static const struct vp_st_meta format_meta[] = { { "format", "pt" } };
@@ -27,14 +29,15 @@ static void set_bytes(struct vp_st_tensor *tensor)
         tensor->n_bytes *= tensor->dims[i];
 }
 
-/* The type that is asked for, else that of the origin. */
+/* Returns the requested type for floats, or else `own`. */
 static enum vp_st_type type_for(const struct vp_hf_write *with,
                                 enum vp_st_type own)
 {
     return is_float(own) && with->type != VP_ST_COUNT ? with->type : own;
 }
 
-/* Where the value of the tensor `name` comes from; false if from nowhere. */
+/* Finds the source of the value of tensor `name` and sets its shape. Returns
+ * false if there is none. */
 static bool find_item(const struct vp_hf_plan *plan,
                       const struct vp_hf_write *with, const char *name,
                       enum vp_st_type type, struct vp_st_tensor *tensor,
@@ -75,7 +78,7 @@ static bool find_item(const struct vp_hf_plan *plan,
     return false;
 }
 
-/* ---- As the origin has them --------------------------------------------- */
+/* ---- Files of the origin ------------------------------------------------ */
 
 static enum vp_status plan_shard(struct vp_hf_plan *plan,
                                  const struct vp_hf_write *with,
@@ -129,16 +132,17 @@ static enum vp_status plan_origin(struct vp_hf_plan *plan,
                       with->origin->path, n_found, plan->params.n);
 }
 
-/* ---- Anew --------------------------------------------------------------- */
+/* ---- New files ---------------------------------------------------------- */
 
-/* All tensors in one list, before they are shared out. */
+/* All tensors in one list, before they are distributed to files. */
 struct list {
     struct vp_st_tensor *tensors;
     struct vp_hf_item *items;
     int n;
 };
 
-/* The type that the origin has for the tensor, or for its first one. */
+/* Returns the type of the tensor in the origin, or else that of the origin's
+ * first tensor if it is a float type, or else F32. */
 static enum vp_st_type own_type(const struct vp_hf_write *with,
                                 const char *name)
 {
@@ -236,8 +240,10 @@ static enum vp_status list_all(struct vp_hf_plan *plan,
     return VP_OK;
 }
 
-/* Ends of files in the list, each as full as it can be. Returns their number. */
-static int cut(const struct list *list, int64_t most, int *ends)
+/* Divides the list into files of at most `most` bytes, each as full as
+ * possible. ends: index after the last tensor of each file. Returns the number
+ * of files. */
+static int divide_files(const struct list *list, int64_t most, int *ends)
 {
     int64_t bytes = 0;
     int n = 0;
@@ -253,9 +259,9 @@ static int cut(const struct list *list, int64_t most, int *ends)
     return n;
 }
 
-static enum vp_status plan_anew(struct vp_hf_plan *plan,
-                                const struct vp_hf_write *with,
-                                struct vp_err *err)
+static enum vp_status plan_new_files(struct vp_hf_plan *plan,
+                                     const struct vp_hf_write *with,
+                                     struct vp_err *err)
 {
     struct list list = { .n = 0 };
     int *ends;
@@ -264,7 +270,7 @@ static enum vp_status plan_anew(struct vp_hf_plan *plan,
     ends = vp_arena_alloc(&plan->arena, (size_t)list.n * sizeof(*ends));
     if (!ends)
         return no_memory(err);
-    plan->n_files = cut(
+    plan->n_files = divide_files(
         &list, with->shard_bytes > 0 ? with->shard_bytes : default_shard_bytes,
         ends);
     plan->files = vp_arena_alloc(&plan->arena,
@@ -310,7 +316,7 @@ enum vp_status vp_hf_plan_make(const struct vp_hf_write *with,
     st = with->origin && with->shard_bytes == 0 &&
                  with->origin->tied == with->config->tie_embeddings
              ? plan_origin(&plan, with, err)
-             : plan_anew(&plan, with, err);
+             : plan_new_files(&plan, with, err);
     if (st != VP_OK) {
         vp_hf_plan_release(&plan);
         return st;

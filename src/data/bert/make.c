@@ -1,3 +1,5 @@
+/* The pipeline from text to BERT shards: sentence store, samples on a thread
+ * pool, compressed chunks, files. */
 #include "data/bert/make.h"
 
 #include "base/pool.h"
@@ -26,7 +28,7 @@ struct making {
     struct vp_bert_maker *makers; /* one per thread */
     struct vp_bert_result result;
 
-    /* Documents of a group, and what became of them. */
+    /* Documents of a group, and the results of their tasks. */
     struct {
         int64_t document, dupe;
         struct vp_bert_rows rows;
@@ -35,18 +37,18 @@ struct making {
     } group[GROUP];
     int n_group;
 
-    /* Rows that are not written yet, and the shard they go to. */
+    /* Rows that are not written yet, and the current shard. */
     struct vp_bert_rows rows;
     struct vp_bert_chunk chunks[PACKED][VP_BERT_SETS];
     enum vp_status packed[PACKED * VP_BERT_SETS];
     int64_t pack_first, pack_rows;
     struct vp_bert_shard *shard;
     int64_t shard_rows, n_chunk;
-    int64_t shard_samples; /* of a shard, at most */
-    int64_t n_divided;     /* samples of config->n_shards shards; 0: those have
-                              shard_samples each */
-    bool valid;            /* the split that is made */
-    bool counts;           /* samples are only counted */
+    int64_t shard_samples; /* most samples in a shard */
+    int64_t n_divided;     /* samples to divide among config->n_shards; 0: each
+                              shard has shard_samples */
+    bool valid;            /* making the split for evaluation */
+    bool counts;           /* samples are counted, not written */
 };
 
 enum vp_status vp_bert_ids_of(const struct vp_tokenizer *tokenizer,
@@ -103,7 +105,7 @@ static bool is_shard(const char *rest)
            strncmp(rest, "_test_", 6) == 0;
 }
 
-/* At least n_rows will follow. */
+/* The shard will have at least `n_rows`. */
 static enum vp_status begin_shard(struct making *making, int64_t n_rows,
                                   struct vp_err *err)
 {
@@ -131,7 +133,7 @@ static enum vp_status end_shard(struct making *making, struct vp_err *err)
     return shard ? vp_bert_shard_close(shard, err) : VP_OK;
 }
 
-/* Task: one data set of one chunk. */
+/* Pool task: packs one data set of one chunk. */
 static void pack_chunk(void *ctx, int task, int thread)
 {
     struct making *making = ctx;
@@ -146,8 +148,8 @@ static void pack_chunk(void *ctx, int task, int thread)
         making->pack_first + first, n < n_chunk ? n : n_chunk, n_chunk);
 }
 
-/* Writes `n` rows from `first` on, which begin a chunk of the shard; at most
- * PACKED chunks. */
+/* Writes `n` rows from `first` on, at most PACKED chunks. The first row begins
+ * a chunk of the shard. */
 static enum vp_status write_rows(struct making *making, int64_t first,
                                  int64_t n, struct vp_err *err)
 {
@@ -181,7 +183,8 @@ static void drop_rows(struct vp_bert_rows *rows, int64_t n)
             (size_t)(rows->n * rows->stride) * sizeof(*rows->values));
 }
 
-/* Samples of the shard that is written, or of the next one. */
+/* Returns the number of samples for the current shard, or for the next one if
+ * none is open. */
 static int64_t shard_size(const struct making *making)
 {
     int64_t n_shards = making->config->n_shards, n = making->n_divided;
@@ -192,7 +195,7 @@ static int64_t shard_size(const struct making *making)
     return (i + 1) * n / n_shards - i * n / n_shards;
 }
 
-/* Writes whole chunks; with `all` what is left as well. */
+/* Writes pending rows in whole chunks; with `all` the remaining rows, too. */
 static enum vp_status write_pending(struct making *making, bool all,
                                     struct vp_err *err)
 {
@@ -289,7 +292,8 @@ static enum vp_status make_group(struct making *making, struct vp_err *err)
     return write_pending(making, false, err);
 }
 
-/* The documents of a split in a shuffled order, all duplicates mixed. */
+/* Processes the documents of a split in a shuffled order, mixed with their
+ * duplicates. */
 static enum vp_status make_split(struct making *making, struct vp_err *err)
 {
     uint64_t n_documents = (uint64_t)vp_store_documents(making->store);
@@ -313,7 +317,7 @@ static enum vp_status make_split(struct making *making, struct vp_err *err)
     return write_pending(making, true, err);
 }
 
-/* Counts the samples, so that there are config->n_shards shards of them. */
+/* Counts the samples and divides them among config->n_shards shards. */
 static enum vp_status divide(struct making *making, struct vp_err *err)
 {
     int64_t n_shards = making->config->n_shards, n;
@@ -381,7 +385,7 @@ static enum vp_status write_store(struct making *making, char idx[PATH_MAX],
     return vp_work_path(&making->work, "sentences.idx", idx, err);
 }
 
-/* About 4 bytes a token with gzip: ids, labels and the rest. */
+/* A token takes about 4 bytes in all data sets together, with gzip. */
 static enum vp_status check_space(const struct making *making,
                                   struct vp_err *err)
 {

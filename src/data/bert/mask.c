@@ -1,3 +1,4 @@
+/* Choice and replacement of the masked tokens of a BERT sample. */
 #include "data/bert/mask.h"
 
 #include "base/rng.h"
@@ -12,8 +13,8 @@ int64_t vp_bert_n_scored(int64_t n_tokens, double share, int64_t max_pred)
     return n < max_pred ? n : max_pred;
 }
 
-static int32_t disguise(const struct vp_bert_ids *ids, int32_t id,
-                        struct vp_rng4 r)
+static int32_t mask_token(const struct vp_bert_ids *ids, int32_t id,
+                          struct vp_rng4 r)
 {
     uint32_t tenth = vp_rng_below(r.v[1], 10);
 
@@ -46,7 +47,7 @@ int64_t vp_bert_mask(const struct vp_bert_ids *ids,
         if (positions_out)
             positions_out[n_chosen] = (int32_t)p;
         labels_out[n_chosen++] = tokens[p];
-        tokens[p] = disguise(ids, tokens[p], r);
+        tokens[p] = mask_token(ids, tokens[p], r);
     }
     return n_chosen;
 }

@@ -1,12 +1,12 @@
-/* Masked LM of sentences: indexed files of Megatron-LM with one sequence for
- * each sentence. Neighbouring sentences of a document fill a sample,
+/* Source for masked LM on sentences: indexed files of Megatron-LM with one
+ * sequence per sentence. Adjacent sentences of a document fill a sample,
  *
- *   [CLS] A [SEP] B [SEP]    A and B meet between two sentences
+ *   [CLS] A [SEP] B [SEP]    the border of A and B is between two sentences
  *
- * and tokens are hidden when a batch is made, others in every epoch. What a
- * sample holds is fixed, so that any of them can be asked for: its first
- * sentence is found by walking from the nearest of the places that are kept in
- * memory, one for every STEP samples. */
+ * and tokens are masked when a batch is made, different ones in every epoch.
+ * The sentences of a sample are fixed, which allows random access: the first
+ * sentence of every STEP-th sample is kept in memory, and others are found by
+ * walking from there. */
 #include "base/rng.h"
 #include "data/bert/mask.h"
 #include "data/internal.h"
@@ -20,22 +20,22 @@
 enum {
     EXTRA = 3,
     STEP = 32,
-    BUFFER = 256,           /* entries of the index that are read at once */
-    BLOCK_BYTES = 16 << 20, /* samples that are shuffled together */
-    SURVEY = 4096,          /* samples to count labels in */
+    BUFFER = 256,           /* index entries per read */
+    BLOCK_BYTES = 16 << 20, /* size of the samples of one block */
+    SURVEY = 4096,          /* samples in which labels are counted */
 };
 
-/* Where a sample begins. */
+/* The start of a sample. */
 struct place {
     int64_t document, sentence;
-    int64_t offset; /* tokens of the sentence that are before it */
+    int64_t offset; /* tokens of the sentence that precede the sample */
 };
 
 struct part {
     struct vp_token_shard shard;
     struct place *places; /* of samples 0, STEP, 2 STEP, ... of this file */
     int64_t n_places, capacity;
-    int64_t first, n; /* samples */
+    int64_t first, n; /* number of the first sample; samples in this file */
 };
 
 struct packed_state {
@@ -58,20 +58,21 @@ static enum vp_status fail_memory(const char *path, struct vp_err *err)
 
 /* ---- Walking ------------------------------------------------------------ */
 
-/* Goes over the sentences of a file. */
+/* A walk over the sentences of a file, with buffered index entries. */
 struct walk {
     const struct vp_token_shard *shard;
     struct place place;
-    int64_t size[BUFFER]; /* of sentences from first_size on */
+    int64_t size[BUFFER]; /* lengths of sentences from first_size on */
     int64_t first_size, n_sizes;
-    int64_t first[BUFFER]; /* sentences of documents from first_document on */
+    int64_t first[BUFFER]; /* first sentences of documents, from
+                              first_document on */
     int64_t first_document, n_firsts;
 };
 
 /* The tokens of a sample in the file. */
 struct chunk {
-    int64_t sentence, offset; /* of the first one */
-    int64_t n, n_a;           /* tokens; those of A */
+    int64_t sentence, offset; /* of the first token */
+    int64_t n, n_a;           /* number of tokens, and of those in A */
 };
 
 static void begin_walk(struct walk *walk, const struct vp_token_shard *shard,
@@ -102,7 +103,8 @@ static enum vp_status size_of(struct walk *walk, int64_t sentence, int64_t *out,
     return VP_OK;
 }
 
-/* The sentence with which a document begins; of n_documents: their number. */
+/* Reads the first sentence of a document. For document n_documents this is the
+ * number of sentences. */
 static enum vp_status first_of(struct walk *walk, int64_t document,
                                int64_t *out, struct vp_err *err)
 {
@@ -123,9 +125,10 @@ static enum vp_status first_of(struct walk *walk, int64_t document,
     return VP_OK;
 }
 
-/* Adds sentences up to the end of the document, `end`, while there is room. A
- * sentence that is longer than a sample is cut. Every place between sentences
- * is as likely as any other to be the one between A and B. */
+/* Adds sentences up to sentence `end`, the end of the document, while they fit
+ * into `room` tokens. A sentence that is longer than a sample is divided. Each
+ * border of two sentences is equally likely to be that of A and B (reservoir
+ * sampling). */
 static enum vp_status fill_chunk(struct walk *walk, int64_t end, int64_t room,
                                  uint64_t seed, uint64_t key,
                                  struct chunk *chunk, struct vp_err *err)
@@ -162,8 +165,8 @@ static enum vp_status fill_chunk(struct walk *walk, int64_t end, int64_t room,
     return VP_OK;
 }
 
-/* The next sample from the walk's place on; chunk->n is 0 behind the last. One
- * token makes no sample. */
+/* Finds the next sample from the walk's place on. chunk->n is 0 after the last.
+ * A single token is skipped, because it cannot be divided into A and B. */
 static enum vp_status next_chunk(struct walk *walk, int64_t room, uint64_t seed,
                                  uint64_t key, struct chunk *chunk,
                                  struct vp_err *err)
@@ -206,7 +209,7 @@ static enum vp_status add_place(struct part *part, const struct place *place,
     return VP_OK;
 }
 
-/* Walks over the whole file once. */
+/* Walks over the whole file once to count its samples and store places. */
 static enum vp_status find_samples(const struct packed_state *state,
                                    struct part *part, const char *path,
                                    struct vp_err *err)
@@ -236,9 +239,9 @@ static enum vp_status open_part(const struct vp_data_config *config,
     VP_TRY(vp_token_shard_open_indexed(&part->shard, path, err));
     if (part->shard.index.layout != VP_INDEX_MEGATRON)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: is no index of Megatron-LM, which tells where "
-                          "documents begin; set data_dir to such files, or to "
-                          "text",
+                          "%s: is not an index of Megatron-LM, which stores "
+                          "where documents begin; set data_dir to such files, "
+                          "or to text",
                           path);
     part->shard.vocab = config->vocab ? config->vocab
                                       : vp_item_vocab(part->shard.item);
@@ -300,9 +303,9 @@ static enum vp_status check_use(const struct vp_data_config *config,
 {
     if (!config->has_special)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: token files do not tell the ids of [CLS], [SEP] "
-                          "and [MASK]; set tokenizer to the one that they were "
-                          "made with",
+                          "%s: token files do not store the ids of [CLS], "
+                          "[SEP] and [MASK]; set tokenizer to the one that "
+                          "they were made with",
                           config->path);
     if (config->dims[0].seq >= EXTRA + 2)
         return VP_OK;
@@ -367,7 +370,7 @@ static const struct part *part_of(const struct packed_state *state, int64_t i)
     return &state->part[low];
 }
 
-/* Finds sample i, its border between A and B chosen by `key`. */
+/* Finds sample `i`; `key` chooses its border of A and B. */
 static enum vp_status find_chunk(const struct packed_state *state, int64_t i,
                                  uint64_t key, const struct part **part_out,
                                  struct chunk *chunk, struct vp_err *err)
@@ -391,7 +394,7 @@ static enum vp_status find_chunk(const struct packed_state *state, int64_t i,
     return VP_OK;
 }
 
-/* Tokens [first, first + n) of a sample. */
+/* Reads tokens [first, first + n) of a sample. */
 static enum vp_status read_ids(const struct packed_state *state,
                                const struct part *part,
                                const struct chunk *chunk, int64_t first,
@@ -405,7 +408,7 @@ static enum vp_status read_ids(const struct packed_state *state,
                                  out, err);
 }
 
-/* Another sample of the split. */
+/* Returns a random sample of the split other than `i`. */
 static int64_t draw_other(const struct packed_state *state, int64_t i,
                           struct vp_rng4 r)
 {
@@ -421,7 +424,8 @@ static int64_t draw_other(const struct packed_state *state, int64_t i,
     return other;
 }
 
-/* Puts A and its special ids, then B and its one. Writes their lengths. */
+/* Writes [CLS] A [SEP] B [SEP]. *n_first_out: length of [CLS] A [SEP]; *n_out:
+ * length of all. */
 static enum vp_status put_parts(const struct packed_state *state, int64_t i,
                                 uint64_t key, int32_t *tokens,
                                 int64_t *n_first_out, int64_t *n_out,

@@ -1,3 +1,4 @@
+/* Samples of one document: lengths, second parts, masks. */
 #include "data/bert/samples.h"
 
 #include "base/rng.h"
@@ -122,7 +123,7 @@ void vp_bert_rows_get(const struct vp_bert_rows *rows,
     out->labels = out->positions + options->max_pred;
 }
 
-/* A new row of zeros; NULL: out of memory. */
+/* Adds a row of zeros. Returns NULL if out of memory. */
 static int32_t *add_row(struct vp_bert_rows *rows,
                         const struct vp_bert_options *options)
 {
@@ -170,7 +171,7 @@ static int64_t draw_below(struct making *making, int64_t n)
     return (int64_t)vp_rng_below(draw(making).v[0], (uint32_t)n);
 }
 
-/* Text tokens of the next sample. */
+/* Returns the number of text tokens that the next sample should have. */
 static int64_t draw_length(struct making *making)
 {
     int64_t most = making->options->seq - EXTRA;
@@ -180,7 +181,7 @@ static int64_t draw_length(struct making *making)
     return 2 + draw_below(making, most - 1);
 }
 
-/* The number of documents for evaluation among the first n; see
+/* Returns the number of documents for evaluation among the first `n`; see
  * vp_bert_is_valid(). */
 static int64_t count_valid(const struct vp_bert_options *options, int64_t n)
 {
@@ -188,7 +189,7 @@ static int64_t count_valid(const struct vp_bert_options *options, int64_t n)
            n % VP_CORPUS_PARTS * options->valid_parts / VP_CORPUS_PARTS;
 }
 
-/* The k-th of them. */
+/* Returns the k-th document for evaluation. */
 static int64_t find_valid(const struct vp_bert_options *options, int64_t k)
 {
     int64_t parts = options->valid_parts;
@@ -197,8 +198,9 @@ static int64_t find_valid(const struct vp_bert_options *options, int64_t k)
     return k / parts * VP_CORPUS_PARTS + place - 1;
 }
 
-/* Another document of the same split; the same one after TRIES failures. Those
- * for evaluation are few, so they are not looked for among all. */
+/* Loads another random document of the same split, or the same document after
+ * TRIES failures. Documents for evaluation are few, so they are drawn by their
+ * index among them and not from all documents. */
 static enum vp_status draw_document(struct making *making, struct vp_err *err)
 {
     const struct vp_bert_options *options = making->options;
@@ -232,8 +234,8 @@ struct part {
     int64_t begin, end;
 };
 
-/* Shortens both parts to `most` tokens together, always the longer one, at its
- * front or its end by chance. */
+/* Removes tokens until both parts together have at most `most`: always from the
+ * longer part, at its front or its end by chance. */
 static void shorten(struct making *making, struct part *a, struct part *b,
                     int64_t most)
 {
@@ -295,8 +297,8 @@ static enum vp_status put_sample(struct making *making, struct part *a,
     return VP_OK;
 }
 
-/* A second part from elsewhere, of at least `n_wanted` tokens if its document
- * has them behind a random sentence. */
+/* Takes a second part from another document, from a random sentence on, with at
+ * least `n_wanted` tokens if the document has them after it. */
 static enum vp_status take_random(struct making *making, int64_t n_wanted,
                                   struct part *b, struct vp_err *err)
 {
@@ -314,8 +316,8 @@ static enum vp_status take_random(struct making *making, int64_t n_wanted,
     return VP_OK;
 }
 
-/* Sentences [first, end) of the document as a sample, aiming at `target`
- * tokens. Sets *used_out to the sentence with which the next one begins. */
+/* Makes a sample of about `target` tokens from sentences [first, end) of the
+ * document. Sets *used_out to the first sentence of the next sample. */
 static enum vp_status make_sample(struct making *making, int first, int end,
                                   int64_t target, int *used_out,
                                   struct vp_err *err)
@@ -335,12 +337,12 @@ static enum vp_status make_sample(struct making *making, int first, int end,
         a.end = own->start[first + n_first];
         VP_TRY(take_random(making, target - (a.end - a.begin), &b, err));
         *used_out = first + n_first;
-        /* The text of the same document is no random one. */
+        /* draw_document() may have found only the same document. */
         is_random = b.text->number != own->number;
         return put_sample(making, &a, &b, is_random, err);
     }
     if (end - first == 1 && a.end - a.begin < 2)
-        return VP_OK; /* one token has no second part */
+        return VP_OK; /* one token cannot be divided */
     b = a;
     a.end = b.begin = end - first == 1 ? (a.begin + a.end + 1) / 2
                                        : own->start[first + n_first];

@@ -1,3 +1,4 @@
+/* Detection of sentence ends, and of how a text is divided into lines. */
 #include "data/bert/sentences.h"
 
 #include <string.h>
@@ -22,7 +23,7 @@ static bool is_letter(char c)
     return is_upper(c) || is_lower(c) || (unsigned char)c >= 0x80;
 }
 
-/* One of the strings at text[at]; returns its length, or 0. */
+/* Returns the length of the string of the list that is at text[at], or 0. */
 static size_t match(const char *text, size_t n, size_t at,
                     const char *const *strings, size_t n_strings)
 {
@@ -54,7 +55,7 @@ static size_t match_mark(const char *text, size_t n, size_t at)
     return c == '\xE2' ? match(text, n, at, ellipsis, 1) : 0;
 }
 
-/* What closes behind a mark: quotes and brackets. */
+/* Quotes and brackets that may follow a mark. */
 static size_t match_closing(const char *text, size_t n, size_t at)
 {
     static const char *const closing[] = {
@@ -74,7 +75,7 @@ static size_t match_closing(const char *text, size_t n, size_t at)
     return match(text, n, at, closing, sizeof(closing) / sizeof(closing[0]));
 }
 
-/* Whether the word before a '.' at `at` is an abbreviation. */
+/* Returns true if the word before the '.' at `at` is an abbreviation. */
 static bool is_abbreviation(const char *text, size_t begin, size_t at)
 {
     static const char *const words[] = { "Mr", "Mrs", "Ms",  "Dr",  "Prof",
@@ -94,7 +95,8 @@ static bool is_abbreviation(const char *text, size_t begin, size_t at)
     return false;
 }
 
-/* Behind the marks and closing characters at text[at]. */
+/* Returns the offset after the marks and closing characters at text[at]. Sets
+ * *wide_out if one of them is full-width. */
 static size_t skip_marks(const char *text, size_t n, size_t at, bool *wide_out)
 {
     size_t length;
@@ -114,8 +116,8 @@ static size_t skip_marks(const char *text, size_t n, size_t at, bool *wide_out)
     return at;
 }
 
-/* Returns the place behind the marks at `at` if they end the sentence that
- * began at `begin`; 0: it goes on, at *next_out if there are any. */
+/* Returns the offset after the marks at `at` if they end the sentence that
+ * began at `begin`, otherwise 0. *next_out: where the search continues. */
 static size_t end_at_mark(const char *text, size_t n, size_t begin, size_t at,
                           size_t *next_out)
 {
@@ -142,7 +144,7 @@ static size_t end_at_mark(const char *text, size_t n, size_t begin, size_t at,
 
 /* ---- The style ---------------------------------------------------------- */
 
-/* Whether the line text[begin .. end) ends with a mark. */
+/* Returns true if the line text[begin .. end) ends with a mark. */
 static bool ends_with_mark(const char *text, size_t begin, size_t end)
 {
     while (end > begin &&
@@ -156,6 +158,7 @@ static bool ends_with_mark(const char *text, size_t begin, size_t end)
                                  match_closing(text, end, end - 3) == 3));
 }
 
+/* Returns the number of sentences that end inside of the line. */
 static size_t count_inner(const char *text, size_t begin, size_t end)
 {
     size_t n = 0, start = begin, next;
@@ -197,7 +200,8 @@ enum vp_sentence_style vp_sentence_style_of(const char *text, size_t n)
 
 /* ---- Cutting ------------------------------------------------------------ */
 
-/* White space from `at` on. The text begins behind a newline. */
+/* Returns the offset after the white space at `at`. Sets *blank_out if that
+ * includes a blank line. The text begins after a newline. */
 static size_t skip_space(const char *text, size_t n, size_t at, bool *blank_out)
 {
     int n_newlines = at == 0;
@@ -208,7 +212,7 @@ static size_t skip_space(const char *text, size_t n, size_t at, bool *blank_out)
     return at;
 }
 
-/* Whether a sentence ends at the white space at `at`. */
+/* Returns true if text[at] is a newline that ends a sentence. */
 static bool ends_at_space(const char *text, size_t n,
                           enum vp_sentence_style style, size_t at)
 {
@@ -238,7 +242,8 @@ bool vp_sentence_next(const char *text, size_t n, enum vp_sentence_style style,
         next = end + 1;
         if (ends_at_space(text, n, style, end))
             break;
-        /* All marks of a run at once: a long one costs no more a byte. */
+        /* Handles a run of marks at once, so that a long run takes linear
+         * time. */
         if (style != VP_SENTENCES_LINES)
             stop = end_at_mark(text, n, begin, end, &next);
         if (stop > 0) {

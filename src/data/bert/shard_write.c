@@ -1,3 +1,5 @@
+/* Writing of HDF5 shards: packing of chunks, and all calls of libhdf5 that
+ * write. */
 #include "data/bert/shard_write.h"
 
 #include <hdf5.h>
@@ -17,8 +19,8 @@ enum { CHUNK_IDS = 1 << 16, MIN_ROWS = 16, MAX_ROWS = 1024, LEVEL = 4 };
 static const struct {
     const char *name;
     int width;      /* bytes of a number */
-    bool is_seq;    /* one number for each token */
-    bool is_vector; /* one number for each row */
+    bool is_seq;    /* [rows, seq] */
+    bool is_vector; /* [rows] */
 } sets[VP_BERT_SETS] = {
     [VP_BERT_IDS] = { "input_ids", 4, true, false },
     [VP_BERT_MASK] = { "input_mask", 1, true, false },
@@ -75,7 +77,7 @@ static bool reserve(unsigned char **bytes, size_t *capacity, size_t n)
     return true;
 }
 
-/* One row of a data set, which is zeros before. */
+/* Writes one row of a data set; `out` holds zeros before. */
 static void pack_row(unsigned char *out, enum vp_bert_set set,
                      const struct vp_bert_row *row)
 {
@@ -153,7 +155,7 @@ static enum vp_status fail_library(const struct vp_bert_shard *shard,
                       errno ? strerror(errno) : "");
 }
 
-/* Rows are added later, so the first dimension has no limit. */
+/* The first dimension is unlimited, because rows are added later. */
 static hid_t create_set(const struct vp_bert_shard *shard, enum vp_bert_set set)
 {
     hsize_t size[2] = { 0, (hsize_t)columns(&shard->options, set) };
@@ -188,7 +190,7 @@ static bool create_sets(struct vp_bert_shard *shard)
     return true;
 }
 
-/* False after an error of the library. */
+/* Returns false if libhdf5 reported an error. */
 static bool close_file(struct vp_bert_shard *shard)
 {
     bool ok = true;
@@ -219,7 +221,7 @@ enum vp_status vp_bert_shard_create(const char *path,
     shard->n_chunk = n_chunk;
     for (int k = 0; k < VP_BERT_SETS; k++)
         shard->set[k] = -1;
-    /* libhdf5 prints errors unless told otherwise. */
+    /* Stop libhdf5 from printing errors. */
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     errno = 0;
     shard->file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);

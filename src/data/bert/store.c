@@ -1,3 +1,5 @@
+/* Reads documents, splits them into sentences, encodes these and writes the
+ * store. */
 #include "data/bert/store.h"
 
 #include "data/corpus/documents.h"
@@ -6,13 +8,13 @@
 
 #include <stdlib.h>
 
-/* By which the style of a file is decided. */
+/* Bytes at the start of a file by which its style is detected. */
 enum { STYLE_BYTES = 1 << 20 };
 
-/* The sentences of a block; those of a new document are marked. */
+/* The sentences of a block. */
 struct sentences {
     struct vp_text_span *span;
-    bool *begins;
+    bool *begins; /* sentence i is the first of a document */
     int n, capacity;
 };
 
@@ -21,10 +23,10 @@ struct work {
     struct vp_batch_encoder *encoder;
     struct vp_index_writer *writer;
     struct sentences sentences;
-    enum vp_sentence_style style; /* of the file that is read */
-    int64_t document_sentences;   /* of the document that has begun */
-    bool blank;                   /* a blank line ended the text before */
-    int64_t n_bytes_before;       /* of the files that are read */
+    enum vp_sentence_style style; /* of the current file */
+    int64_t document_sentences;   /* of the current document so far */
+    bool blank;                   /* the previous text ended in a blank line */
+    int64_t n_bytes_before;       /* size of the files already read */
     struct vp_corpus_progress progress;
     struct vp_store_result result;
 };
@@ -60,8 +62,8 @@ static enum vp_status add_sentence(struct sentences *sentences,
     return VP_OK;
 }
 
-/* A text that begins a document, or goes on with one. Blank lines end a document
- * of a text file. */
+/* Adds the sentences of a text. `begins`: the text begins a document, otherwise
+ * it continues one. Blank lines end a document, except in JSONL. */
 static enum vp_status cut_text(struct work *work, const char *text, size_t n,
                                bool begins, bool jsonl, struct vp_err *err)
 {
@@ -81,7 +83,8 @@ static enum vp_status cut_text(struct work *work, const char *text, size_t n,
     return VP_OK;
 }
 
-/* The parts of one document that lie behind each other in memory. */
+/* Returns the length of the parts of one document that are adjacent in memory,
+ * from part `first` on. *end_out: the part after them. */
 static size_t join_parts(const struct vp_document_block *block, int first,
                          int *end_out)
 {
@@ -216,9 +219,7 @@ static enum vp_status add_all(struct work *work, struct vp_err *err)
     if (work->result.n_tokens > 0)
         return VP_OK;
     return vp_err_set(err, VP_ERR_INVALID,
-                      "%s%s: no text; name files with "
-                      "text",
-                      config->paths[0],
+                      "%s%s: no text; name files with text", config->paths[0],
                       config->n_paths > 1 ? " and the others" : "");
 }
 

@@ -1,3 +1,5 @@
+/* The source of CHID samples: finds the file of a split, indexes and reads
+ * samples. */
 #include "data/chid/chid.h"
 
 #include "data/chid/parse.h"
@@ -21,10 +23,11 @@ enum {
 struct chid_state {
     struct vp_file_set *set;
     int file;
-    int64_t *offsets; /* of samples 0, step, 2 step, ... */
+    int64_t *offsets; /* file offsets of samples 0, step, 2 step, ... */
     int n_offsets, max_offsets;
     int64_t step;
-    int64_t vocab, seq, longest; /* ids of a sentence */
+    int64_t vocab, seq;
+    int64_t longest; /* ids of the longest sentence */
 };
 
 /* ---- Files -------------------------------------------------------------- */
@@ -36,7 +39,8 @@ static bool ends_in_json(const char *name)
     return n > 5 && strcmp(name + n - 5, ".json") == 0;
 }
 
-/* The file of the split in a folder; *is_split: there is one for evaluation. */
+/* Finds the file of config->split in a folder. *is_split: the folder has a file
+ * for evaluation. */
 static enum vp_status find_file(const struct vp_data_config *config,
                                 const struct vp_names *names,
                                 char out[PATH_MAX], bool *is_split,
@@ -94,7 +98,7 @@ static enum vp_status add_file(const struct vp_data_config *config,
 
 /* ---- The index ---------------------------------------------------------- */
 
-/* Every second one stays when there is no room. */
+/* Stores an offset; if there are too many, keeps every second one. */
 static void add_offset(struct chid_state *state, int64_t sample, int64_t offset)
 {
     if (sample % state->step != 0)
@@ -110,7 +114,7 @@ static void add_offset(struct chid_state *state, int64_t sample, int64_t offset)
     state->offsets[state->n_offsets++] = offset;
 }
 
-/* Reads the file once. */
+/* Reads and checks the whole file, and indexes its samples. */
 static enum vp_status scan(struct chid_state *state, struct vp_source *source,
                            struct vp_err *err)
 {

@@ -1,3 +1,4 @@
+/* The parser of CHID files: bytes, numbers, keys, samples. */
 #include "data/chid/parse.h"
 
 #include <stdio.h>
@@ -17,7 +18,8 @@ static enum vp_status refuse(const struct vp_chid_reader *reader,
 
 /* ---- Bytes -------------------------------------------------------------- */
 
-/* The next byte, which is not taken; NO_BYTE at the end of the file. */
+/* Returns the next byte in *out without consuming it; NO_BYTE at the end of the
+ * file. */
 static enum vp_status peek(struct vp_chid_reader *reader, int *out,
                            struct vp_err *err)
 {
@@ -38,7 +40,7 @@ static enum vp_status peek(struct vp_chid_reader *reader, int *out,
     return VP_OK;
 }
 
-/* The next byte that is no white space. */
+/* Like peek(), after skipping white space. */
 static enum vp_status peek_mark(struct vp_chid_reader *reader, int *out,
                                 struct vp_err *err)
 {
@@ -68,7 +70,7 @@ static enum vp_status take(struct vp_chid_reader *reader, int mark,
     return VP_OK;
 }
 
-/* Takes ',' or `end`. */
+/* Consumes ',' or `end`. */
 static enum vp_status take_more(struct vp_chid_reader *reader, int end,
                                 bool *more_out, struct vp_err *err)
 {
@@ -104,7 +106,7 @@ static enum vp_status take_number(struct vp_chid_reader *reader, int64_t limit,
     return refuse(reader, err, cause);
 }
 
-/* "[id, ...]" */
+/* Reads "[id, ...]". */
 static enum vp_status take_ids(struct vp_chid_reader *reader, int32_t *ids,
                                int64_t max_ids, int64_t *n_out,
                                struct vp_err *err)
@@ -130,7 +132,7 @@ static enum vp_status take_ids(struct vp_chid_reader *reader, int32_t *ids,
     return VP_OK;
 }
 
-/* A key without escapes, and its colon. */
+/* Reads a key without escapes, and its colon. */
 static enum vp_status take_key(struct vp_chid_reader *reader, char out[16],
                                struct vp_err *err)
 {
@@ -163,7 +165,8 @@ void vp_chid_seek(struct vp_chid_reader *reader, struct vp_file_set *set,
     reader->at = reader->n = 0;
 }
 
-/* Behind the last sample: the end of both arrays and of the file. */
+/* Reads the rest after the array of samples: the outer ']' and the end of the
+ * file. */
 static enum vp_status take_end(struct vp_chid_reader *reader,
                                struct vp_err *err)
 {
@@ -219,7 +222,7 @@ enum vp_status vp_chid_next(struct vp_chid_reader *reader,
         } else {
             return refuse(reader, err,
                           "the key before is not \"sent\" or \"truth\", or "
-                          "comes twice");
+                          "occurs twice");
         }
         VP_TRY(take_more(reader, '}', &more, err));
     }

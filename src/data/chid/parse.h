@@ -1,10 +1,9 @@
-/* Reads the idiom tests of CPM-1-Finetune from front to back, without keeping
- * them in memory:
+/* A streaming parser for the CHID files of CPM-1-Finetune:
  *
  *   [ [id, ...],                                 tokens of the digits 0 to 9
  *     [ {"sent": [id, ...], "truth": 0 to 9}, ... ] ]
  *
- * The files have one number a line and are large. */
+ * The files are too large to load: they have one number per line. */
 #ifndef VP_DATA_CHID_PARSE_H
 #define VP_DATA_CHID_PARSE_H
 
@@ -14,38 +13,41 @@
 
 enum {
     VP_CHID_CHOICES = 10,
-    VP_CHID_MAX_IDS = 1 << 20, /* of a sentence */
+    VP_CHID_MAX_IDS = 1 << 20, /* in a sentence */
     VP_CHID_BUFFER = 32 << 10,
 };
 
 struct vp_chid_reader {
     struct vp_file_set *set;
     int file;
-    int64_t vocab; /* ids are below it */
-    int32_t
-        choices[VP_CHID_CHOICES]; /* tokens of the digits; vp_chid_begin() */
-    int64_t offset;               /* in the file, of buffer[0] */
-    int at, n;                    /* in the buffer */
+    int64_t vocab; /* ids must be below it */
+    /* Tokens of the digits 0 to 9; set by vp_chid_begin(). */
+    int32_t choices[VP_CHID_CHOICES];
+    int64_t offset; /* file offset of buffer[0] */
+    int at, n;      /* next byte and number of bytes in the buffer */
     unsigned char buffer[VP_CHID_BUFFER];
 };
 
 struct vp_chid_sample {
-    int32_t *ids;    /* the caller's; NULL: only counted */
-    int64_t max_ids; /* room in it */
+    int32_t *ids; /* input, owned by the caller; NULL: ids are only counted */
+    int64_t max_ids; /* input: capacity of `ids` */
     int64_t n_ids;   /* at least 2 */
     int64_t truth;   /* 0 to 9 */
     int64_t offset;  /* of the sample in the file */
-    bool more;       /* another one follows */
+    bool more;       /* another sample follows */
 };
 
-/* Begins a file; *more_out: there is a sample. */
+/* Reads the beginning of a file, up to the first sample. *more_out: false if
+ * the file has no samples. */
 enum vp_status vp_chid_begin(struct vp_chid_reader *reader,
                              struct vp_file_set *set, int file, int64_t vocab,
                              bool *more_out, struct vp_err *err);
-/* Goes on at the offset of a sample that was read before. */
+/* Continues at `offset`, which vp_chid_next() has set for a sample. Does not
+ * set reader->choices. */
 void vp_chid_seek(struct vp_chid_reader *reader, struct vp_file_set *set,
                   int file, int64_t vocab, int64_t offset);
-/* Reads the next sample. Behind the last one the file must end. */
+/* Reads the next sample. Refuses a file that does not end after the last
+ * one. */
 enum vp_status vp_chid_next(struct vp_chid_reader *reader,
                             struct vp_chid_sample *sample, struct vp_err *err);
 

@@ -1,3 +1,4 @@
+/* Concatenates text files into one file of bytes. */
 #include "data/corpus/bytes.h"
 
 #include "data/byte_stream.h"
@@ -13,7 +14,7 @@
 
 /* ---- Measuring ---------------------------------------------------------- */
 
-/* Adds the bytes of a file, until there are more than the limit. */
+/* Adds the bytes of a file to *n_bytes; stops when the limit is exceeded. */
 static enum vp_status add_bytes(const char *path, int64_t *n_bytes,
                                 struct vp_err *err)
 {
@@ -50,7 +51,7 @@ struct work {
     const struct vp_corpus_config *config;
     const char *path;
     FILE *file;
-    bool in_line; /* the last byte is no newline */
+    bool in_line; /* the last byte written is not a newline */
     int64_t n_bytes_before;
     struct vp_corpus_progress progress;
     struct vp_corpus_result result;
@@ -68,7 +69,8 @@ static enum vp_status put(struct work *work, const char *bytes, size_t n,
                : vp_err_write(err, work->path, errno);
 }
 
-/* A newline ends the text of every line of JSON, and files without one. */
+/* Writes a newline between the texts of JSONL; add_file() writes the last
+ * one. */
 static enum vp_status put_block(struct work *work, bool jsonl,
                                 const struct vp_document_block *block,
                                 struct vp_err *err)

@@ -1,21 +1,22 @@
-/* Text files as one file of bytes, for text that is read byte by byte and is too
- * large to be held in memory: what vp_text_read_key() reads, decompressed, of
- * lines of JSON the texts. */
+/* Writes text files as one file of bytes, for byte-level text that is too large
+ * for memory. The bytes are the same as those that vp_text_read_key() reads:
+ * decompressed, and only the texts of JSONL. */
 #ifndef VP_DATA_CORPUS_BYTES_H
 #define VP_DATA_CORPUS_BYTES_H
 
 #include "data/corpus/corpus.h"
 
-/* Text up to this is held in memory. */
+/* Text up to this size is held in memory. */
 #define VP_CORPUS_HELD_BYTES (INT64_C(64) << 20)
 
-/* True if the text of the files has more bytes than that. Reads no more than
- * needed to know it. */
+/* Sets *out to true if the decompressed files have more than
+ * VP_CORPUS_HELD_BYTES. Reads no further than needed for the answer. */
 enum vp_status vp_corpus_is_large(const char *const *paths, int n_paths,
                                   bool *out, struct vp_err *err);
 
-/* Writes the text of config->paths to `path`; of the configuration only paths,
- * text_key, replace and progress are used. */
+/* Writes the text of config->paths to `path`, which must contain a '/'. Uses
+ * only paths, text_key, replace and progress of `config`. After an error the
+ * file is removed. */
 enum vp_status vp_corpus_write_bytes(const struct vp_corpus_config *config,
                                      const char *path,
                                      struct vp_corpus_result *out,

@@ -1,3 +1,4 @@
+/* The cache of encoded text: key, place, lock, and making of its files. */
 #include "data/corpus/cache.h"
 
 #include "base/limit.h"
@@ -20,17 +21,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Part of every key: files that another version made are not used. */
+/* Part of every key, so that files of another version of vpipe are not used. */
 static const char version[] = "vpipe corpus 1";
 static const char sentences[] = "sentences 1";
 
 enum { KEY_BYTES = 16, HASH_CHUNK = 1 << 20, WAIT_NS = 50000000 };
 
-/* The files of the text, without those of other splits. */
+/* The text files for training and evaluation. */
 struct texts {
     struct vp_names found;
-    const char **paths; /* into `found` */
-    bool *valid;
+    const char **paths; /* [n], pointers into `found` */
+    bool *valid;        /* [n], true: for evaluation */
     int n;
 };
 
@@ -65,7 +66,8 @@ static enum vp_status find_texts(const struct vp_corpus_cache_config *config,
         const char *path = texts->found.name[i], *name = strrchr(path, '/');
         enum vp_split_name split = VP_NAME_TRAIN;
 
-        /* Of bytes, every tenth window is held out. */
+        /* Byte-level text is not split by names: every tenth window is held
+         * out. */
         if (!single && config->tokenizer)
             split = vp_split_by_name(name ? name + 1 : path,
                                      config->valid_split);
@@ -155,7 +157,7 @@ static enum vp_status make_key(const struct vp_corpus_cache_config *config,
 
 /* ---- The folder --------------------------------------------------------- */
 
-/* True if the folder is there and can be written to. */
+/* Returns true if the folder exists or was created, and is writable. */
 static bool make_folder(const char *path)
 {
     return (mkdir(path, 0777) == 0 || errno == EEXIST) &&
@@ -196,8 +198,10 @@ static enum vp_status choose_place(const char *data, char out[PATH_MAX],
                       data);
 }
 
-static enum vp_status ask(const struct vp_corpus_cache_config *config,
-                          struct vp_err *err)
+/* Calls the progress function. Returns VP_ERR_INTERRUPTED if it returns
+ * false. */
+static enum vp_status check_stop(const struct vp_corpus_cache_config *config,
+                                 struct vp_err *err)
 {
     static const struct vp_corpus_progress none;
 
@@ -208,8 +212,8 @@ static enum vp_status ask(const struct vp_corpus_cache_config *config,
                       config->data);
 }
 
-/* Bytes of the files below `folder`, hidden ones included, at most `depth`
- * folders deep: it grows while another process writes. */
+/* Returns the bytes of all files, also hidden ones, at most `depth` folders
+ * below `folder`. The number changes while another process writes. */
 static int64_t measure_folder(const char *folder, int depth)
 {
     DIR *dir = opendir(folder);
@@ -237,19 +241,20 @@ static int64_t measure_folder(const char *folder, int depth)
 
 struct waiting {
     struct vp_limit limit;
-    int64_t n_bytes; /* at the last look */
+    int64_t n_bytes; /* at the last measurement */
     int64_t n_looks;
 };
 
-/* One look at the process that holds the lock. */
+/* Polls once while another process holds the lock. Returns VP_ERR_TIMEOUT if it
+ * has written nothing for the time limit. */
 static enum vp_status wait_on(const struct vp_corpus_cache_config *config,
                               const char *place, struct waiting *waiting,
                               struct vp_err *err)
 {
     int64_t n_bytes;
 
-    VP_TRY(ask(config, err));
-    /* Twenty looks a second, of which one measures. */
+    VP_TRY(check_stop(config, err));
+    /* Called twenty times a second; measures once a second. */
     if (waiting->n_looks++ % 20 == 0) {
         n_bytes = measure_folder(place, 2);
         if (n_bytes != waiting->n_bytes)
@@ -264,7 +269,7 @@ static enum vp_status wait_on(const struct vp_corpus_cache_config *config,
                       place);
 }
 
-/* The lock ends with the process. */
+/* Locks the cache; the kernel releases the lock if the process is killed. */
 static enum vp_status lock_place(const struct vp_corpus_cache_config *config,
                                  const char *place, int *fd_out,
                                  struct vp_err *err)
@@ -295,7 +300,8 @@ static enum vp_status lock_place(const struct vp_corpus_cache_config *config,
     return VP_OK;
 }
 
-/* What a killed process has left: a folder of files, and one in it. */
+/* Removes what a killed process may have left: a folder of files with another
+ * folder of files in it. */
 static void remove_left(const char *folder)
 {
     const char *const inner[] = { "/.text.partial", "" };
@@ -330,7 +336,7 @@ static enum vp_status write_bytes(const struct vp_corpus_config *corpus,
     return vp_corpus_write_bytes(corpus, path, out, err);
 }
 
-/* Files of sentences, text_train and text_val. */
+/* Writes the sentence stores text_train and text_val. */
 static enum vp_status write_sentences(const struct vp_corpus_config *corpus,
                                       struct vp_corpus_result *out,
                                       struct vp_err *err)
@@ -369,7 +375,8 @@ static enum vp_status write_sentences(const struct vp_corpus_config *corpus,
     return st;
 }
 
-/* The lock is held. */
+/* Makes the folder, unless another process has made it meanwhile. The caller
+ * holds the lock. */
 static enum vp_status make(const struct vp_corpus_cache_config *config,
                            const struct texts *texts, int32_t begin,
                            const char *key, struct vp_corpus_cached *out,
@@ -435,7 +442,7 @@ static enum vp_status find_or_make(const struct vp_corpus_cache_config *config,
     if (begin < 0 && documents)
         return vp_err_set(err, VP_ERR_INVALID,
                           "the tokenizer has no token that begins or ends a "
-                          "text, so documents cannot be told apart; set "
+                          "text, so documents cannot be separated; set "
                           "tokenizer to another one");
     VP_TRY(choose_place(config->data, place, err));
     VP_TRY(make_key(config, texts, begin, key, err));

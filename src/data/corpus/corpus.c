@@ -1,3 +1,5 @@
+/* Encodes documents and distributes them to shards for training and
+ * evaluation. */
 #include "data/corpus/corpus.h"
 
 #include "data/corpus/documents.h"
@@ -12,9 +14,9 @@ struct work {
     const struct vp_corpus_config *config;
     struct vp_batch_encoder *encoder;
     struct vp_shard_writer *shards;
-    int path;                  /* that is read */
-    enum vp_shard_split split; /* of the document that has begun */
-    int64_t n_bytes_before;    /* of the files that are read */
+    int path;                  /* index of the current file */
+    enum vp_shard_split split; /* of the current document */
+    int64_t n_bytes_before;    /* size of the files already read */
     struct vp_corpus_progress progress;
     struct vp_corpus_result result;
 };
@@ -28,7 +30,8 @@ int32_t vp_corpus_begin_of(const struct vp_tokenizer *tokenizer)
 
 /* ---- Documents to shards ------------------------------------------------ */
 
-/* Spreads the documents for evaluation evenly over all. */
+/* Returns the split of the next document. Documents for evaluation are spread
+ * evenly. */
 static enum vp_shard_split split_of(const struct work *work)
 {
     const struct vp_corpus_config *config = work->config;
@@ -63,7 +66,7 @@ static enum vp_status add_block(struct work *work,
                                 const struct vp_document_block *block,
                                 struct vp_err *err)
 {
-    /* The documents of a data set cannot forge special tokens. */
+    /* true: the text cannot produce special tokens. */
     enum vp_status st = vp_batch_encoder_run(work->encoder, block->spans,
                                              block->n, true);
 
@@ -129,7 +132,7 @@ enum vp_status vp_corpus_measure(const char *const *paths, int n_paths,
 
     for (int i = 0; i < n_paths; i++) {
         const char *path = paths[i];
-        bool packed = vp_text_stem(path) < strlen(path);
+        bool compressed = vp_text_stem(path) < strlen(path);
         struct stat info;
 
         if (stat(path, &info) != 0)
@@ -138,9 +141,10 @@ enum vp_status vp_corpus_measure(const char *const *paths, int n_paths,
                               strerror(errno));
         if (!S_ISREG(info.st_mode))
             return vp_err_set(err, VP_ERR_INVALID,
-                              "%s: is no regular file; name text files", path);
+                              "%s: is not a regular file; name text files",
+                              path);
         n_bytes += info.st_size;
-        n_expected += packed ? info.st_size : info.st_size / 4;
+        n_expected += compressed ? info.st_size : info.st_size / 4;
     }
     *n_bytes_out = n_bytes;
     *n_expected_out = n_expected;

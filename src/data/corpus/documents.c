@@ -1,3 +1,5 @@
+/* Reads text and JSONL in blocks, checks UTF-8 and divides documents into
+ * parts. */
 #include "data/corpus/documents.h"
 
 #include "base/utf8.h"
@@ -11,9 +13,9 @@
 #include <string.h>
 
 enum {
-    READ_BYTES = 1 << 20,  /* at a time */
-    BLOCK_BYTES = 4 << 20, /* of text, at least, unless the file ends */
-    PART_BYTES = 1 << 17,  /* of a document that can be cut */
+    READ_BYTES = 1 << 20,  /* per read */
+    BLOCK_BYTES = 4 << 20, /* text of a block, unless the file ends before */
+    PART_BYTES = 1 << 17,  /* a document is divided into parts of this size */
 };
 
 struct vp_document_reader {
@@ -23,13 +25,13 @@ struct vp_document_reader {
     const char *path;
     bool is_jsonl, at_end, inside; /* inside: a document has begun */
 
-    unsigned char *raw; /* READ_BYTES and what is left of a character */
+    unsigned char *raw; /* bytes read, after the start of a cut character */
     size_t n_raw;
-    unsigned char *text; /* valid UTF-8, not yet given out from `used` on */
+    unsigned char *text; /* valid UTF-8; bytes before `used` are in `block` */
     size_t n, capacity, used;
     int64_t offset;     /* of `text` in the decompressed file */
-    int64_t line;       /* the first one of `text`, from 1 */
-    int64_t used_lines; /* that end before `used` */
+    int64_t line;       /* number of the first line of `text`, from 1 */
+    int64_t used_lines; /* lines that end before `used` */
     struct vp_document_block block;
 };
 
@@ -63,7 +65,7 @@ enum vp_status vp_document_reader_open(
     reader->options = *options;
     reader->is_jsonl = vp_text_is_jsonl(path);
     reader->line = 1;
-    /* A character that the last read has cut is at most three bytes. */
+    /* Up to three bytes of a character may be left from the previous read. */
     reader->raw = malloc(READ_BYTES + 4);
     if (!reader->raw)
         st = fail_memory(reader, err);
@@ -96,7 +98,7 @@ int64_t vp_document_reader_offset(const struct vp_document_reader *reader)
 
 /* ---- Refusals ----------------------------------------------------------- */
 
-/* `at`: in `text`, which is `line` lines into it. */
+/* `at`: offset of the fault in `text`; `line`: number of lines before it. */
 static enum vp_status refuse(const struct vp_document_reader *reader, size_t at,
                              int64_t line, const char *cause,
                              const char *remedy, struct vp_err *err)
@@ -110,7 +112,7 @@ static enum vp_status refuse(const struct vp_document_reader *reader, size_t at,
                       (long long)(reader->line + line), cause, remedy);
 }
 
-/* Lines that end before `at`. */
+/* Returns the number of lines that end before `at`. */
 static int64_t count_lines(const struct vp_document_reader *reader, size_t at)
 {
     int64_t n = 0;
@@ -120,7 +122,7 @@ static int64_t count_lines(const struct vp_document_reader *reader, size_t at)
     return n;
 }
 
-/* A known binary format, or another encoding. */
+/* Refuses a file that begins like a known binary format or another encoding. */
 static enum vp_status refuse_head(const struct vp_document_reader *reader,
                                   const unsigned char *bytes, size_t n,
                                   struct vp_err *err)
@@ -136,7 +138,7 @@ static enum vp_status refuse_head(const struct vp_document_reader *reader,
                       foreign->what, foreign->remedy);
 }
 
-/* The text ends with valid characters; `raw` begins with the fault. */
+/* Reports the fault at the start of `raw`; all of `text` is valid. */
 static enum vp_status refuse_fault(const struct vp_document_reader *reader,
                                    const struct vp_utf8_fault *fault,
                                    struct vp_err *err)
@@ -182,7 +184,7 @@ static enum vp_status reserve(struct vp_document_reader *reader, size_t n_more,
     return VP_OK;
 }
 
-/* Moves the first `n` bytes of `raw` behind the text. */
+/* Moves the first `n` bytes of `raw` to the end of the text. */
 static void take_raw(struct vp_document_reader *reader, size_t n)
 {
     memcpy(reader->text + reader->n, reader->raw, n);
@@ -191,7 +193,7 @@ static void take_raw(struct vp_document_reader *reader, size_t n)
     memmove(reader->raw, reader->raw + n, reader->n_raw);
 }
 
-/* Moves what is valid in `raw` to `text`; a character that is cut stays. */
+/* Moves the valid bytes of `raw` to `text`; a cut character stays in `raw`. */
 static enum vp_status check_raw(struct vp_document_reader *reader,
                                 struct vp_err *err)
 {
@@ -205,7 +207,8 @@ static enum vp_status check_raw(struct vp_document_reader *reader,
     return refuse_fault(reader, &fault, err);
 }
 
-/* Bytes at the end of `raw` that more bytes may complete to a character. */
+/* Returns the number of bytes at the end of `raw` that are the start of a
+ * character. */
 static size_t count_cut(const struct vp_document_reader *reader)
 {
     struct vp_utf8_fault fault;
@@ -218,7 +221,7 @@ static size_t count_cut(const struct vp_document_reader *reader)
     return 0;
 }
 
-/* The same with U+FFFD in place of what is not valid. */
+/* Like check_raw(), but replaces invalid bytes by U+FFFD. */
 static enum vp_status replace_raw(struct vp_document_reader *reader,
                                   struct vp_err *err)
 {
@@ -294,7 +297,7 @@ static enum vp_status add_span(struct vp_document_reader *reader,
     return VP_OK;
 }
 
-/* As vp_tokenizer_cut(). */
+/* Like vp_tokenizer_cut(); without a tokenizer, divides after the last LF. */
 static size_t cut_at(const struct vp_document_reader *reader,
                      const unsigned char *bytes, size_t n)
 {
@@ -306,7 +309,8 @@ static size_t cut_at(const struct vp_document_reader *reader,
     return last ? (size_t)(last - bytes) + 1 : 0;
 }
 
-/* The length of the next part of n bytes of text; 0: there is no place. */
+/* Returns the length of the next part of `n` bytes of text, or 0 if the text
+ * cannot be divided. */
 static size_t cut_part(const struct vp_document_reader *reader,
                        const unsigned char *bytes, size_t n)
 {
@@ -317,15 +321,16 @@ static size_t cut_part(const struct vp_document_reader *reader,
     for (; place == 0 && window < n; window *= 2) {
         size_t end = window;
 
-        while ((bytes[end] & 0xC0) == 0x80) /* inside a character */
+        while ((bytes[end] & 0xC0) == 0x80) /* leave the character */
             end--;
         place = cut_at(reader, bytes, end);
     }
     return place ? place : cut_at(reader, bytes, n);
 }
 
-/* Adds a text of n bytes in parts. Unless it `ends` there, its last part is left
- * for later. Sets *n_out to the number of bytes that were added. */
+/* Adds `n` bytes of text in parts. Unless the text `ends` there, its last part
+ * is left for later. *begins: the next part begins a document. *n_out: number
+ * of bytes added. */
 static enum vp_status add_parts(struct vp_document_reader *reader,
                                 const unsigned char *bytes, size_t n, bool ends,
                                 bool *begins, size_t *n_out, struct vp_err *err)
@@ -348,7 +353,7 @@ static enum vp_status add_parts(struct vp_document_reader *reader,
     return VP_OK;
 }
 
-/* The text of a line of JSON, written over the line. */
+/* Adds the text of a line of JSONL, which is unescaped in place. */
 static enum vp_status add_line(struct vp_document_reader *reader, size_t at,
                                size_t end, int64_t number, struct vp_err *err)
 {
@@ -410,7 +415,7 @@ static enum vp_status cut_text(struct vp_document_reader *reader,
     return VP_OK;
 }
 
-/* Forgets what was given out. */
+/* Drops the text of the previous block. */
 static void drop_used(struct vp_document_reader *reader)
 {
     reader->line += reader->used_lines;
@@ -438,7 +443,8 @@ enum vp_status vp_document_reader_next(struct vp_document_reader *reader,
                                 : cut_text(reader, err));
         if (reader->block.n > 0)
             break;
-        /* Lines without text are used up; else a longer text is needed. */
+        /* Either all lines were empty, or more bytes are needed for a line or
+         * for a text that can be divided. */
         if (reader->used == 0 && reader->n >= VP_DOCUMENT_MAX_BYTES)
             return refuse(reader, 0, 0,
                           reader->is_jsonl

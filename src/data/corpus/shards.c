@@ -1,3 +1,4 @@
+/* Distributes token ids to numbered shard files. */
 #include "data/corpus/shards.h"
 
 #include "data/corpus/work.h"
@@ -15,9 +16,9 @@ struct vp_shard_writer {
     struct vp_work work;
     int64_t vocab, shard_tokens, n_expected;
     struct split {
-        struct vp_token_writer *writer; /* of the shard that is not full */
-        int64_t n_tokens;               /* in it */
-        int n_shards;                   /* with it */
+        struct vp_token_writer *writer; /* of the current shard, or NULL */
+        int64_t n_tokens;               /* in the current shard */
+        int n_shards;                   /* with the current one */
     } split[VP_SHARD_SPLITS];
 };
 
@@ -31,7 +32,7 @@ static void shard_name(const struct vp_shard_writer *writer, int split,
              split_words[split], number);
 }
 
-/* Shards of an earlier run would be read with the new ones. */
+/* True for shards of an earlier run, which would be read with the new ones. */
 static bool is_shard(const char *rest)
 {
     return strncmp(rest, "_train_", 7) == 0 || strncmp(rest, "_val_", 5) == 0;

@@ -1,3 +1,4 @@
+/* The temporary folder of a data set that is being written. */
 #include "data/corpus/work.h"
 
 #include "data/names.h"
@@ -66,7 +67,7 @@ static enum vp_status take_lock(struct vp_work *work, struct vp_err *err)
         return vp_err_write(err, work->path, errno);
     if (flock(work->lock, LOCK_EX | LOCK_NB) != 0) {
         close(work->lock);
-        work->lock = -1; /* the other process removes the folder */
+        work->lock = -1; /* keep the folder: the other process uses it */
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: another process writes '%s' here; wait for it, "
                           "or choose another name",
@@ -152,7 +153,7 @@ static enum vp_status move(const struct vp_work *work, const char *name,
     return rename(from, to) == 0 ? VP_OK : vp_err_write(err, to, errno);
 }
 
-/* Removes the published files from names[first] on. */
+/* Removes the files that were already renamed: those from names[first] on. */
 static void take_back(const struct vp_work *work, const struct vp_names *names,
                       size_t first)
 {

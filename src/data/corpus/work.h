@@ -1,7 +1,7 @@
-/* A folder in which files are written before they are published,
- * FOLDER/.NAME.partial.
- * It is locked while a process writes; the lock ends with the process, so the
- * next one recognises what a killed process has left and removes it. */
+/* A temporary folder, FOLDER/.NAME.partial, in which files are written before
+ * they are renamed to FOLDER. It is locked while a process writes. The lock
+ * ends with the process, so the next process can remove files that a killed
+ * process has left. */
 #ifndef VP_DATA_CORPUS_WORK_H
 #define VP_DATA_CORPUS_WORK_H
 
@@ -12,36 +12,37 @@
 #include <stdint.h>
 
 struct vp_work {
-    char folder[PATH_MAX]; /* where the files will be */
-    char path[PATH_MAX];   /* where they are written */
+    char folder[PATH_MAX]; /* of the published files */
+    char path[PATH_MAX];   /* of the temporary files */
     char name[256];
-    int lock;
+    int lock; /* descriptor of `path`; -1: not locked */
     bool created_folder;
 };
 
-/* True if a file of this name would be read together with new ones. `name` has
- * the given beginning; `rest` is what follows it. */
+/* Returns true if a file in FOLDER would be read together with the new ones.
+ * The name of the file is NAME followed by `rest`. */
 typedef bool (*vp_work_present_fn)(const char *rest);
 
-/* Creates the folder if it is missing. Refused if it holds files whose names
- * begin with `name` and for which `present` returns true, or if another process
- * writes files of this name. */
+/* Creates both folders if they are missing. Fails if `folder` holds files whose
+ * names begin with `name` and for which `present` returns true, or if another
+ * process writes files of this name. */
 enum vp_status vp_work_open(const char *folder, const char *name,
                             vp_work_present_fn present, struct vp_work *out,
                             struct vp_err *err);
-/* Moves all files to the folder and ends the work. `last`, which may be NULL, is
- * moved last: without this file the set is seen to be incomplete. After an error
- * nothing is left behind. */
+/* Renames all files to the folder and removes the temporary one. `last`, which
+ * may be NULL, is renamed last: readers treat a set without it as incomplete.
+ * After an error all files are removed. */
 enum vp_status vp_work_publish(struct vp_work *work, const char *last,
                                struct vp_err *err);
-/* Removes what was written. */
+/* Removes all temporary files, and `folder` if vp_work_open() created it. */
 void vp_work_abandon(struct vp_work *work);
 
 /* Writes "FOLDER/.NAME.partial/<file>". */
 enum vp_status vp_work_path(const struct vp_work *work, const char *file,
                             char out[PATH_MAX], struct vp_err *err);
 
-/* Refuses if the disk of `path` is known to have less than n_bytes left. */
+/* Returns an error if the file system of `path` has less than `n_bytes` of free
+ * space; VP_OK if that is unknown. */
 enum vp_status vp_work_check_space(const char *path, int64_t n_bytes,
                                    struct vp_err *err);
 

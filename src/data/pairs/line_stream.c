@@ -1,3 +1,4 @@
+/* Lines of a text file, checked to be UTF-8. */
 #include "data/pairs/line_stream.h"
 
 #include "base/utf8.h"
@@ -12,10 +13,11 @@ struct vp_line_stream {
     struct vp_byte_stream *stream;
     const char *path;
     bool replace, at_end;
-    unsigned char *bytes; /* not yet given out from `used` on */
+    unsigned char *bytes; /* bytes before `used` were returned as lines */
     size_t n, capacity, used;
-    int64_t number, offset; /* of what begins at `used` */
-    unsigned char *replaced;
+    int64_t number;          /* lines returned so far */
+    int64_t offset;          /* of bytes[used] in the decompressed file */
+    unsigned char *replaced; /* copy of a line with U+FFFD */
     size_t replaced_capacity;
 };
 
@@ -76,7 +78,8 @@ static enum vp_status refuse(const struct vp_line_stream *stream, size_t at,
                       (long long)stream->number + 1, cause, remedy);
 }
 
-/* Moves what is left to the front and reads behind it. */
+/* Moves the unused bytes to the front of the buffer and reads more after
+ * them. */
 static enum vp_status read_more(struct vp_line_stream *stream,
                                 struct vp_err *err)
 {
@@ -106,7 +109,7 @@ static enum vp_status read_more(struct vp_line_stream *stream,
     return VP_OK;
 }
 
-/* Writes the line to another place, with U+FFFD where it is not UTF-8. */
+/* Copies the line to stream->replaced with U+FFFD for invalid UTF-8. */
 static enum vp_status replace_faults(struct vp_line_stream *stream,
                                      struct vp_line *line, struct vp_err *err)
 {
@@ -169,7 +172,7 @@ enum vp_status vp_line_stream_next(struct vp_line_stream *stream,
     VP_TRY(check_line(stream, out, err));
     if (stream->offset == 0 && out->n_bytes >= 3 &&
         memcmp(out->bytes, "\xEF\xBB\xBF", 3) == 0) {
-        out->bytes += 3; /* a byte order mark */
+        out->bytes += 3; /* skip the byte order mark */
         out->n_bytes -= 3;
     }
     out->number = ++stream->number;

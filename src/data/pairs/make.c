@@ -1,3 +1,5 @@
+/* Encodes sentence pairs in blocks and writes fairseq files and
+ * dictionaries. */
 #include "data/pairs/make.h"
 
 #include "data/corpus/work.h"
@@ -21,9 +23,9 @@ struct side {
     char *bytes;
     size_t n_bytes, capacity;
     struct vp_text_span *span; /* [BLOCK_PAIRS]; set when the block is full */
-    size_t *n_each;            /* [BLOCK_PAIRS] */
+    size_t *n_each;            /* [BLOCK_PAIRS] bytes of each sentence */
     int64_t *counts;           /* of every id, for the dictionary */
-    int32_t *ids;
+    int32_t *ids;              /* of one sentence, as fairseq stores them */
     size_t ids_capacity;
     struct vp_index_writer *writer[N_SPLITS];
 };
@@ -33,7 +35,7 @@ struct making {
     struct vp_work work;
     struct vp_pair_reader *reader;
     struct side side[2];
-    int n_block; /* pairs */
+    int n_block; /* pairs in the block */
     struct vp_corpus_progress progress;
     struct vp_pairs_result result;
 };
@@ -73,13 +75,14 @@ static enum vp_status encode_side(struct side *side, int n, struct vp_err *err)
         side->span[i] = (struct vp_text_span){ at, side->n_each[i] };
         at += side->n_each[i];
     }
-    /* A text cannot forge special tokens. */
+    /* true: the text cannot produce special tokens. */
     return vp_batch_encoder_run(side->encoder, side->span, n, true) == VP_OK
                ? VP_OK
                : fail_memory(err);
 }
 
-/* The ids of a sentence as fairseq has them, in side->ids. */
+/* Writes the ids of a sentence as fairseq stores them, with </s>, to side->ids.
+ * *n_out: their number without </s>. */
 static enum vp_status shift_ids(struct side *side, int number, size_t *n_out,
                                 struct vp_err *err)
 {
@@ -100,7 +103,8 @@ static enum vp_status shift_ids(struct side *side, int number, size_t *n_out,
     return VP_OK;
 }
 
-/* Spreads the pairs for evaluation evenly over all. */
+/* Returns the split of the next pair. Pairs for evaluation are spread
+ * evenly. */
 static enum split split_of(const struct making *making)
 {
     int64_t parts = making->config->valid_parts;
@@ -112,7 +116,7 @@ static enum split split_of(const struct making *making)
                : GIVEN;
 }
 
-/* A pair without ids on one side (white space only) is left out. */
+/* Writes a pair; leaves it out if one side has no ids (only white space). */
 static enum vp_status put_pair(struct making *making, int number,
                                struct vp_err *err)
 {
@@ -240,7 +244,8 @@ static enum vp_status close_writers(struct making *making, struct vp_err *err)
     return VP_OK;
 }
 
-/* One dictionary for each language. That of an earlier split stays. */
+/* Writes a dictionary for each language. A dictionary that an earlier split has
+ * written is kept and must match the tokenizer. */
 static enum vp_status put_dicts(struct making *making, struct vp_err *err)
 {
     const struct vp_pairs_config *config = making->config;
@@ -267,7 +272,7 @@ static enum vp_status put_dicts(struct making *making, struct vp_err *err)
 
 /* ---- The whole ---------------------------------------------------------- */
 
-/* Of "<split>.de-en.de.idx", what follows the split. */
+/* rest: the part of "<split>.de-en.de.idx" after the split. */
 static bool is_index(const char *rest)
 {
     return rest[0] == '.' && strstr(rest, ".idx");
@@ -312,7 +317,7 @@ static void release(struct making *making)
     vp_pair_reader_close(making->reader);
 }
 
-/* The share for evaluation replaces no files. */
+/* Refuses to overwrite an existing split for evaluation. */
 static enum vp_status refuse_valid(const struct making *making,
                                    struct vp_err *err)
 {

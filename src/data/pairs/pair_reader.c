@@ -1,3 +1,4 @@
+/* Reads pairs from two files, from TSV or from JSONL. */
 #include "data/pairs/pair_reader.h"
 
 #include "data/jsonl.h"
@@ -9,7 +10,7 @@
 
 struct vp_pair_reader {
     struct vp_pair_options options;
-    struct vp_line_stream *stream[2]; /* the second: of two files only */
+    struct vp_line_stream *stream[2]; /* [1] is NULL with one file */
     int64_t n_empty;
 };
 
@@ -112,7 +113,7 @@ static enum vp_status cut_tsv(const struct vp_pair_reader *reader,
     return VP_OK;
 }
 
-/* The strings of both languages; their characters are written over them. */
+/* Finds the strings of both languages and unescapes them in place. */
 static enum vp_status cut_json(const struct vp_pair_reader *reader,
                                const struct vp_line *line,
                                struct vp_text_pair *out, struct vp_err *err)

@@ -1,5 +1,5 @@
-/* Pairs of parallel text from front to back: two files, of which line i is a
- * pair, or one with both languages, .tsv or lines of JSON, see parallel.h. */
+/* Sequential reading of parallel text: two files whose lines i are a pair, or
+ * one file with both languages, .tsv or JSONL; see parallel.h. */
 #ifndef VP_DATA_PAIRS_PAIR_READER_H
 #define VP_DATA_PAIRS_PAIR_READER_H
 
@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 struct vp_pair_options {
-    const char *const *paths; /* source and target, or one with both */
-    int n_paths;
-    const char *lang[2]; /* keys in lines of JSON */
-    bool replace;        /* NUL bytes and what is not UTF-8 become U+FFFD; else
-                            they are refused */
+    const char *const *paths; /* source and target, or one file with both */
+    int n_paths;              /* 1 or 2 */
+    const char *lang[2];      /* source, target: keys in JSONL */
+    bool replace; /* NUL bytes and invalid UTF-8 become U+FFFD; false: they are
+                     refused */
 };
 
 /* Both sides of a pair, valid until the next call. */
@@ -24,20 +24,20 @@ struct vp_text_pair {
 
 struct vp_pair_reader;
 
-/* Borrows what the options point at. */
+/* Copies `options`, but borrows the strings and paths that they point to. */
 enum vp_status vp_pair_reader_open(const struct vp_pair_options *options,
                                    struct vp_pair_reader **out,
                                    struct vp_err *err);
-/* NULL is legal. */
+/* `reader` may be NULL. */
 void vp_pair_reader_close(struct vp_pair_reader *reader);
-/* The next pair with text on both sides. VP_ERR_END: no more. Errors name file,
- * offset and line. */
+/* Reads the next pair with text on both sides. Returns VP_ERR_END after the
+ * last. Other errors name file, offset and line. */
 enum vp_status vp_pair_reader_next(struct vp_pair_reader *reader,
                                    struct vp_text_pair *out,
                                    struct vp_err *err);
-/* Pairs with an empty side that were passed over so far. */
+/* Returns the number of pairs with an empty side that were skipped so far. */
 int64_t vp_pair_reader_empty(const struct vp_pair_reader *reader);
-/* Bytes of the files, as they are stored, that were read so far. */
+/* Returns the number of bytes read so far from the files as they are stored. */
 int64_t vp_pair_reader_offset(const struct vp_pair_reader *reader);
 
 #endif

@@ -1,3 +1,4 @@
+/* Headers of llm.c and nanoGPT token files, and refusal of other .bin files. */
 #include "data/tokens/bin.h"
 
 #include <stdio.h>
@@ -49,30 +50,30 @@ bool vp_token_bin_is_llmc(const char *path)
     "token files"
 #define NO_TOKENS "; set data_dir to token files"
 
-/* Files of other kinds that are called *.bin. Ids of nanoGPT may begin with any
- * two bytes, so the heads are longer. */
+/* Other kinds of files that are named *.bin. Their heads here are longer than
+ * two bytes, because ids of nanoGPT may begin with any two bytes. */
 static const struct {
     const char *head;
     size_t n_bytes;
     const char *what;
-} strangers[] = {
+} other_kinds[] = {
     { "PK\3\4", 4, "a zip archive, as PyTorch writes weights" NO_PICKLE },
     { "\x80\2\x8A\n", 4,
-      "a pickle of Python, as PyTorch writes weights" NO_PICKLE },
-    { "\x80\3}q", 4, "a pickle of Python" NO_PICKLE },
-    { "\x80\4\x95", 3, "a pickle of Python" NO_PICKLE },
-    { "\x80\5\x95", 3, "a pickle of Python" NO_PICKLE },
+      "a Python pickle, as PyTorch writes weights" NO_PICKLE },
+    { "\x80\3}q", 4, "a Python pickle" NO_PICKLE },
+    { "\x80\4\x95", 3, "a Python pickle" NO_PICKLE },
+    { "\x80\5\x95", 3, "a Python pickle" NO_PICKLE },
     { "\x8A\xD8\x34\x01", 4, "a file of llm.c with questions" NO_TOKENS },
     { "\xC8\xD7\x34\x01", 4, "a tokenizer of llm.c" NO_TOKENS },
     { "\xC6\xD7\x34\x01", 4, "a checkpoint of llm.c" NO_TOKENS },
 };
 
-static const char *find_stranger(const unsigned char *head, size_t n)
+static const char *find_other_kind(const unsigned char *head, size_t n)
 {
-    for (size_t i = 0; i < VP_COUNT_OF(strangers); i++)
-        if (n >= strangers[i].n_bytes &&
-            memcmp(head, strangers[i].head, strangers[i].n_bytes) == 0)
-            return strangers[i].what;
+    for (size_t i = 0; i < VP_COUNT_OF(other_kinds); i++)
+        if (n >= other_kinds[i].n_bytes &&
+            memcmp(head, other_kinds[i].head, other_kinds[i].n_bytes) == 0)
+            return other_kinds[i].what;
     return NULL;
 }
 
@@ -108,7 +109,8 @@ static enum vp_status check_numbers(const char *path, int64_t n_bytes, int kind,
     return VP_OK;
 }
 
-/* The first bytes, as many as there are. */
+/* Reads the first VP_BIN_HEADER_BYTES, or fewer if the file is shorter; the
+ * rest of `out` becomes zeros. */
 static enum vp_status read_head(struct vp_file_set *set, int file,
                                 unsigned char *out, int64_t *n_out,
                                 struct vp_err *err)
@@ -131,7 +133,7 @@ enum vp_status vp_token_bin_llmc(struct vp_file_set *set, int file,
     int kind;
 
     VP_TRY(read_head(set, file, header, &n, err));
-    what = find_stranger(header, (size_t)n);
+    what = find_other_kind(header, (size_t)n);
     if (what)
         return vp_err_set(err, VP_ERR_INVALID, "%s: offset 0: is %s", path,
                           what);
@@ -165,11 +167,11 @@ enum vp_status vp_token_bin_nanogpt(struct vp_file_set *set, int file,
     int kind;
 
     VP_TRY(read_head(set, file, header, &n, err));
-    what = find_stranger(header, (size_t)n);
+    what = find_other_kind(header, (size_t)n);
     if (what)
         return vp_err_set(err, VP_ERR_INVALID, "%s: offset 0: is %s", path,
                           what);
-    /* Ids may begin like a header; its size is then another one. */
+    /* Ids may look like a header by chance; then the size does not match. */
     kind = find_kind(header);
     if (kind >= 0 && check_numbers(path, n_bytes, kind, header, NULL) == VP_OK)
         return vp_err_set(err, VP_ERR_INVALID,

@@ -1,3 +1,4 @@
+/* Reading and checking of fairseq's dictionaries. */
 #include "data/tokens/dict.h"
 
 #include "data/text_file.h"
@@ -32,7 +33,8 @@ static bool ends_in(const char *at, size_t n, const char *end)
     return n >= n_end && memcmp(at + n - n_end, end, n_end) == 0;
 }
 
-/* Cuts a line; false if there is no count. */
+/* Finds the symbol of a line. Returns false if the line has no count.
+ * *overwrites: the line ends in " #fairseq:overwrite". */
 static bool cut_line(const char *at, size_t n, struct symbol *out,
                      bool *overwrites)
 {
@@ -84,7 +86,7 @@ static enum vp_status read_lines(const char *path, const struct vp_text *text,
         if (compare_symbols(twice - 1, twice) == 0)
             return vp_err_set(
                 err, VP_ERR_INVALID,
-                "%s: line %lld: '%.*s' stands in line %lld, too; " REMEDY, path,
+                "%s: line %lld: '%.*s' is in line %lld, too; " REMEDY, path,
                 (long long)twice->line, twice->n < 80 ? (int)twice->n : 80,
                 twice->at, (long long)twice[-1].line);
     }

@@ -1,3 +1,4 @@
+/* Writing of fairseq's dictionaries. */
 #include "data/tokens/dict_write.h"
 
 #include "data/pairs/line_stream.h"
@@ -17,7 +18,8 @@ int64_t vp_dict_size(const struct vp_tokenizer *tokenizer)
     return (n + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
 }
 
-/* A symbol in a line: no white space, which separates words and lines. */
+/* Returns true if the token can be a symbol: it has no white space or control
+ * characters and is not like the symbols that symbol_of() makes up. */
 static bool is_plain(const char *token, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -26,7 +28,8 @@ static bool is_plain(const char *token, size_t n)
     return n > 0 && memcmp(token, "madeupword", n < 10 ? n : 10) != 0;
 }
 
-/* The symbol of line `line`; `n_made` counts those without a token. */
+/* Returns the symbol of line `line`. `n_made` counts the symbols that are made
+ * up, which are written to `made`. */
 static const char *symbol_of(const struct vp_tokenizer *tokenizer, int64_t line,
                              int *n_made, char made[SYMBOL_BYTES],
                              size_t *n_out)

@@ -1,11 +1,11 @@
-/* Sentence pairs as fairseq-preprocess writes them:
+/* Source of sentence pairs in the format of fairseq-preprocess:
  *
- *   <split>.<source>-<target>.<language>.idx .bin    one sentence an entry, </s>
- *                                                    at its end
- *   dict.<language>.txt                              not needed; checked
+ *   <split>.<source>-<target>.<language>.idx .bin    one sentence per sequence,
+ *                                                    </s> at its end
+ *   dict.<language>.txt                              optional; checked
  *
- * Split train may go on in train1, train2, ... The source is padded on the left,
- * a decoder begins with </s>. */
+ * The split train may continue in train1, train2, ... The source is padded on
+ * the left; the first decoder input is </s>. */
 #include "data/languages.h"
 #include "data/source.h"
 #include "data/tokens/dict.h"
@@ -18,9 +18,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SURVEY = 1 << 14, /* pairs to count labels in */ CHUNK = 4096 };
+enum { SURVEY = 1 << 14, /* pairs in which labels are counted */ CHUNK = 4096 };
 
-/* One split file of both languages. */
+/* The files of both languages of train, train1, ... */
 struct part {
     struct vp_token_shard side[2]; /* source, target */
     int64_t first;                 /* number of its first pair */
@@ -60,7 +60,7 @@ static bool has_split(const struct vp_data_config *config,
     return access(path, F_OK) == 0;
 }
 
-/* The name of the split for evaluation; NULL: none. */
+/* Returns the name of the split for evaluation, or NULL if there is none. */
 static const char *find_valid(const struct vp_data_config *config,
                               const struct fairseq_state *state)
 {
@@ -136,7 +136,7 @@ static enum vp_status open_part(const struct vp_data_config *config,
     return VP_OK;
 }
 
-/* train, train1, train2, ... or the one for evaluation. */
+/* Opens train, train1, train2, ... or the split for evaluation. */
 static enum vp_status open_split(const struct vp_data_config *config,
                                  struct fairseq_state *state,
                                  struct vp_source *source, struct vp_err *err)
@@ -170,7 +170,7 @@ static const struct part *part_of(const struct fairseq_state *state, int64_t i)
     return &state->part[p];
 }
 
-/* Lengths without </s>, of pairs of one part. */
+/* Reads the lengths, without </s>, of `n` pairs of one part. */
 static enum vp_status read_lengths(const struct fairseq_state *state,
                                    const struct part *part, int64_t first,
                                    int64_t n, int64_t *const out[2],
@@ -216,9 +216,9 @@ static enum vp_status fairseq_lengths(const struct vp_source *source,
     return VP_OK;
 }
 
-/* The sentence without its </s>. *n_out: the room, then its length. The index is read
- * again here, and another program may have written to it since the batches were
- * planned. */
+/* Reads a sentence without its </s>. *n_out: capacity of ids_out before the
+ * call, length after it. The length is checked, because another program may
+ * have changed the index since the batches were planned. */
 static enum vp_status read_side(const struct fairseq_state *state,
                                 const struct vp_token_shard *shard, int64_t i,
                                 int32_t *ids_out, int64_t *n_out,
@@ -298,7 +298,7 @@ static enum vp_status check_use(const struct vp_data_config *config,
     return VP_OK;
 }
 
-/* A dictionary that is there must fit the vocabulary. */
+/* Checks the dictionaries, if there are any, against the vocabulary. */
 static enum vp_status check_dicts(const struct vp_data_config *config,
                                   const struct fairseq_state *state,
                                   struct vp_err *err)
@@ -322,7 +322,8 @@ static enum vp_status check_dicts(const struct vp_data_config *config,
     return VP_OK;
 }
 
-/* Reads the whole index, and so checks it. */
+/* Finds the longest sentence. Reading all lengths also checks the whole
+ * index. */
 static enum vp_status find_longest(struct vp_source *source, struct vp_err *err)
 {
     struct fairseq_state *state = source->state;

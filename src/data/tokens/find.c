@@ -1,3 +1,4 @@
+/* Token files of a file or folder, divided by split. */
 #include "data/tokens/find.h"
 
 #include "data/names.h"
@@ -32,7 +33,8 @@ static bool has_beside(const char *path, const char *ending)
     return access(other, F_OK) == 0;
 }
 
-/* Whether the file is one of those that are looked for. */
+/* Returns true for an .idx if `indexed`, otherwise for a .bin without an
+ * .idx. */
 static bool is_wanted(const char *path, bool indexed)
 {
     if (indexed)
@@ -84,7 +86,8 @@ static enum vp_status fail_none(const struct vp_data_config *config,
                           : "set data_dir to such files");
 }
 
-/* One entry of the folder: taken, left for the other split, or counted. */
+/* Adds a file of the folder to `files` (training) or `valid`, or counts it as
+ * skipped. */
 static enum vp_status sort_name(const struct vp_data_config *config,
                                 const char *name, bool indexed,
                                 struct vp_token_files *files,
@@ -104,7 +107,7 @@ static enum vp_status sort_name(const struct vp_data_config *config,
         return add_path(files, path, err);
     if (is_wanted(path, indexed) && split == VP_NAME_VALID)
         return add_path(valid, path, err);
-    /* The .bin of an index is taken with it. */
+    /* A .bin is used together with its index. */
     if (!(indexed && ends_in(path, ".bin") && has_beside(path, ".idx")))
         vp_skipped_add(&files->skipped, name);
     return VP_OK;

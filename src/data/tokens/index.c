@@ -1,3 +1,4 @@
+/* Parser of the index files of Megatron-LM and fairseq. */
 #include "data/tokens/index.h"
 
 #include <stdbool.h>
@@ -5,8 +6,8 @@
 
 enum {
     MAX_HEADER = 64,
-    CHUNK = 1024,                     /* entries that are read at once */
-    FIRST_BYTES = 1 << 20,            /* of entries, checked at the start */
+    CHUNK = 1024,                     /* entries per read */
+    FIRST_BYTES = 1 << 20,            /* entries checked when it is opened */
     FIRST_ENTRIES = FIRST_BYTES / 12, /* i32 size, i64 pointer */
 };
 
@@ -42,7 +43,7 @@ static enum vp_status read_number(struct vp_file_set *set, int file,
 
 /* ---- Types -------------------------------------------------------------- */
 
-/* By the codes of both programs; 6 and 7 are floating-point numbers. */
+/* Type codes of both programs; 6 and 7 are floating-point numbers. */
 static bool find_item(int64_t code, enum vp_item *out)
 {
     static const struct {
@@ -78,7 +79,8 @@ static enum vp_status set_item(struct vp_file_set *set,
 
 /* ---- Headers ------------------------------------------------------------ */
 
-/* fairseq: 26 + 12 n; Megatron: 34 + 12 n + 8 d, with modes n more. */
+/* File size for n sequences and d documents: fairseq 26 + 12 n; Megatron
+ * 34 + 12 n + 8 d, and n more with modes. */
 static enum vp_status open_mmap(struct vp_file_set *set,
                                 const unsigned char *header,
                                 struct vp_token_index *index,
@@ -90,7 +92,7 @@ static enum vp_status open_mmap(struct vp_file_set *set,
     VP_TRY(set_item(set, index, 17, header[17], err));
     if (n < 1 || n > (n_bytes - 26) / 12)
         return refuse(set, index->file, 18, err,
-                      "the file has no room for its number of sequences, ", n);
+                      "the file is too small for its number of sequences, ", n);
     index->n_sequences = index->n_documents = n;
     rest = n_bytes - 26 - 12 * n;
     if (rest == 0) {
@@ -166,8 +168,8 @@ static enum vp_status open_header(struct vp_file_set *set,
     legacy = memcmp(header, "TNTIDX\0\0", 8) == 0;
     if (!legacy && memcmp(header, "MMIDIDX\0\0", 9) != 0)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: offset 0: does not begin as indexes of "
-                          "Megatron-LM and fairseq do; " REMEDY,
+                          "%s: offset 0: does not begin like an index of "
+                          "Megatron-LM or fairseq; " REMEDY,
                           path);
     if (n_bytes < (legacy ? 88 : 38))
         return refuse(set, index->file, n_bytes, err,
@@ -182,13 +184,15 @@ static enum vp_status open_header(struct vp_file_set *set,
 
 /* ---- Entries ------------------------------------------------------------ */
 
-/* Where the end of sequence n - 1 is not stored. */
+/* Returns true if pointer `i` is the end of the last sequence and is not
+ * stored, as it is in legacy files. */
 static bool is_end(const struct vp_token_index *index, int64_t i)
 {
     return i == index->n_sequences && index->layout != VP_INDEX_LEGACY;
 }
 
-/* A pointer as tokens; those of legacy files are. */
+/* Checks a pointer and converts it from bytes to tokens. Pointers of legacy
+ * files are in tokens. */
 static enum vp_status check_pointer(struct vp_file_set *set,
                                     const struct vp_token_index *index,
                                     int64_t i, int64_t pointer, int64_t *out,
@@ -255,8 +259,8 @@ enum vp_status vp_token_index_firsts(struct vp_file_set *set,
     for (int64_t i = 0; i < n; i++) {
         if (sequences_out[i] < before || sequences_out[i] > index->n_sequences)
             return refuse(set, index->file, at + 8 * i, err,
-                          "a document begins at a sequence that is not behind "
-                          "those before: ",
+                          "a document begins before the previous one, or after "
+                          "the last sequence, at sequence ",
                           sequences_out[i]);
         before = sequences_out[i];
     }
@@ -274,7 +278,7 @@ enum vp_status vp_token_index_document(struct vp_file_set *set,
     return vp_token_index_begin(set, index, sequence, begin_out, err);
 }
 
-/* Sizes of `n` sequences, at most CHUNK. */
+/* Reads the sizes of `n` sequences, at most CHUNK. */
 static enum vp_status read_sizes(struct vp_file_set *set,
                                  const struct vp_token_index *index,
                                  int64_t first, int64_t n, int64_t *sizes_out,
@@ -293,12 +297,12 @@ static enum vp_status read_sizes(struct vp_file_set *set,
         if (sizes_out[i] < 0 || sizes_out[i] > index->n_tokens)
             return refuse(set, index->file,
                           index->sizes_at + width * (first + i), err,
-                          "no sequence has this length: ", sizes_out[i]);
+                          "impossible length of a sequence: ", sizes_out[i]);
     }
     return VP_OK;
 }
 
-/* The same number of pointers, and the one behind the last. */
+/* Reads `n` + 1 pointers and checks that their distances are `sizes`. */
 static enum vp_status check_pointers(struct vp_file_set *set,
                                      const struct vp_token_index *index,
                                      int64_t first, int64_t n,
@@ -331,7 +335,7 @@ static enum vp_status check_pointers(struct vp_file_set *set,
     return VP_OK;
 }
 
-/* Legacy: every sequence has one dimension. */
+/* Checks that every sequence of a legacy file has one dimension. */
 static enum vp_status check_dimensions(struct vp_file_set *set,
                                        const struct vp_token_index *index,
                                        int64_t first, int64_t n,
@@ -371,7 +375,7 @@ enum vp_status vp_token_index_sizes(struct vp_file_set *set,
 
 /* ---- Opening ------------------------------------------------------------ */
 
-/* The end of the last sequence. */
+/* Sets index->n_tokens to the end of the last sequence. */
 static enum vp_status find_end(struct vp_file_set *set, int64_t bin_bytes,
                                struct vp_token_index *index, struct vp_err *err)
 {
@@ -387,7 +391,7 @@ static enum vp_status find_end(struct vp_file_set *set, int64_t bin_bytes,
     }
     if (size > index->n_tokens)
         return refuse(set, index->file, index->pointers_at + 8 * last, err,
-                      "the last sequence ends behind the end of the .bin file, "
+                      "the last sequence ends after the end of the .bin file, "
                       "at id ",
                       size);
     index->n_tokens = size;
@@ -402,7 +406,7 @@ static enum vp_status check_documents(struct vp_file_set *set,
     int64_t before = 0;
 
     for (int64_t d = 0; at > 0 && d <= n; d++) {
-        /* Beyond the first MiB only the last one. */
+        /* After the first MiB check only the last one. */
         if (d == FIRST_BYTES / 8 && d < n)
             d = n;
         VP_TRY(read_number(set, index->file, at + 8 * d, &sequence, err));

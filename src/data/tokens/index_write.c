@@ -1,3 +1,4 @@
+/* Writer of indexed token files. */
 #include "data/tokens/index_write.h"
 
 #include "data/corpus/work.h"
@@ -11,7 +12,8 @@
 
 enum { CHUNK = 4096 };
 
-/* The files that are written: the lists go into the index at the end. */
+/* Temporary files. SIZES and DOCUMENTS are copied into IDX at the end, so that
+ * they need no memory. */
 enum part { BIN, IDX, SIZES, DOCUMENTS, N_PARTS };
 
 static const char *const endings[N_PARTS] = { ".bin.partial", ".idx.partial",
@@ -24,8 +26,8 @@ struct vp_index_writer {
     FILE *file[N_PARTS];
     bool fairseq;
     int64_t vocab, n_sequences, n_documents;
-    int64_t document_first; /* sequence with which the document began */
-    int64_t size;           /* of the sequence that was added last */
+    int64_t document_first; /* first sequence of the current document */
+    int64_t size;           /* of the last sequence so far */
     int width;              /* bytes of an id */
 };
 
@@ -74,7 +76,7 @@ static enum vp_status open_parts(struct vp_index_writer *writer,
     return VP_OK;
 }
 
-/* The folder of a path, "." if it names none. */
+/* Writes the folder of a path, "." if the path has none. */
 static void folder_of(const char *path, char out[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
@@ -139,7 +141,8 @@ static enum vp_status put_ids(struct vp_index_writer *writer,
     return VP_OK;
 }
 
-/* The size of the last sequence is known when the next one begins. */
+/* Writes the size of the last sequence. Called when the next one begins,
+ * because vp_index_writer_extend() changes the size. */
 static enum vp_status end_sequence(struct vp_index_writer *writer,
                                    struct vp_err *err)
 {
@@ -199,7 +202,7 @@ static enum vp_status put_header(struct vp_index_writer *writer,
     static const unsigned char magic[9] = "MMIDIDX";
     uint64_t version = 1, n = (uint64_t)writer->n_sequences;
     uint64_t n_starts = (uint64_t)writer->n_documents + 1;
-    /* uint16; else uint32 of fairseq, int32 of Megatron-LM */
+    /* 8: uint16; 9: uint32, of fairseq; 4: int32, of Megatron-LM */
     unsigned char code = writer->width == 2 ? 8 : writer->fairseq ? 9 : 4;
 
     VP_TRY(put(writer, IDX, magic, sizeof(magic), err));
@@ -224,7 +227,7 @@ static enum vp_status copy_part(struct vp_index_writer *writer, enum part part,
     return ferror(writer->file[part]) ? fail_write(writer, part, err) : VP_OK;
 }
 
-/* Sequences follow each other without gaps. */
+/* Computes the pointers from the sizes: there are no gaps between sequences. */
 static enum vp_status put_pointers(struct vp_index_writer *writer,
                                    struct vp_err *err)
 {
@@ -265,7 +268,7 @@ static enum vp_status publish(struct vp_index_writer *writer,
     for (enum part k = BIN; k <= IDX; k++)
         if (fflush(writer->file[k]) != 0 || fsync(fileno(writer->file[k])) != 0)
             return fail_write(writer, k, err);
-    /* The index last: without it the .bin is not taken. */
+    /* Rename the index last: readers ignore a .bin without it. */
     if (rename(writer->path[BIN], bin) != 0)
         return fail_write(writer, BIN, err);
     if (rename(writer->path[IDX], idx) == 0)

@@ -1,3 +1,4 @@
+/* Conversion of stored token ids. */
 #include "data/tokens/item.h"
 
 #include <string.h>
@@ -47,7 +48,7 @@ static int64_t number_at(enum vp_item item, const unsigned char *bytes)
         return (int16_t)bits;
     case VP_ITEM_I32:
         return (int32_t)bits;
-    case VP_ITEM_U64: /* beyond any vocabulary, not below 0 */
+    case VP_ITEM_U64: /* too large for any vocabulary, but not negative */
         return bits > INT64_MAX ? INT64_MAX : (int64_t)bits;
     default:
         return (int64_t)bits;
@@ -61,7 +62,7 @@ static int64_t convert_any(enum vp_item item, const unsigned char *bytes,
     for (int64_t i = 0; i < n; i++) {
         int64_t number = number_at(item, bytes + i * items[item].n_bytes);
 
-        /* Without overflow at the smallest number. */
+        /* number - minus must not overflow. */
         if (number < minus || number - minus >= vocab) {
             *bad_out = number < INT64_MIN + minus ? number : number - minus;
             return i;
@@ -71,7 +72,8 @@ static int64_t convert_any(enum vp_item item, const unsigned char *bytes,
     return n;
 }
 
-/* The common type, without a branch in the loop. */
+/* Converts the most common type without a branch in the loop. Returns the
+ * largest id. */
 static uint32_t convert_u16(const unsigned char *bytes, int64_t n,
                             int32_t *ids_out)
 {

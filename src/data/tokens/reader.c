@@ -1,3 +1,4 @@
+/* Opens a single token file of any format. */
 #include "data/tokens/reader.h"
 
 #include "data/data_detect.h"
@@ -21,7 +22,7 @@ static bool is_indexed(enum vp_data_format format)
     return format == VP_FORMAT_MEGATRON || format == VP_FORMAT_FAIRSEQ;
 }
 
-/* The format, which must be one of token ids. */
+/* Detects the format; refuses files without token ids. */
 static enum vp_status find_format(const char *path, enum vp_data_format format,
                                   enum vp_data_format *out, struct vp_err *err)
 {
@@ -38,7 +39,7 @@ static enum vp_status find_format(const char *path, enum vp_data_format format,
                           strerror(errno));
     if (!S_ISREG(info.st_mode))
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: is no regular file; name one", path);
+                          "%s: is not a regular file; name a token file", path);
     if (is_indexed(format) && (n < 5 || (strcmp(path + n - 4, ".idx") != 0 &&
                                          strcmp(path + n - 4, ".bin") != 0)))
         return vp_err_set(err, VP_ERR_INVALID,
@@ -48,7 +49,7 @@ static enum vp_status find_format(const char *path, enum vp_data_format format,
     VP_TRY(vp_data_detect(&config, &config, err));
     if (config.source != VP_DATA_TOKENS)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: holds no token ids but %s; name a token file",
+                          "%s: holds %s, not token ids; name a token file",
                           path, vp_data_format_name(config.format));
     *out = config.format;
     return VP_OK;

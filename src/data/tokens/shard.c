@@ -1,3 +1,4 @@
+/* Random access to the ids of a token file. */
 #include "data/tokens/shard.h"
 
 #include "data/tokens/find.h"
@@ -78,7 +79,8 @@ enum vp_status vp_token_shard_stored(const struct vp_token_shard *shard,
     return VP_OK;
 }
 
-/* Token where a document begins, with the ends of those before it. */
+/* Returns the number of the token with which document `d` begins, where the
+ * ends of the documents before it count, too. */
 static enum vp_status begin_of(const struct vp_token_shard *shard, int64_t d,
                                int64_t *out, struct vp_err *err)
 {
@@ -87,8 +89,8 @@ static enum vp_status begin_of(const struct vp_token_shard *shard, int64_t d,
     return VP_OK;
 }
 
-/* The last document that begins at `token` or before it. Whatever the index
- * holds, begin <= token < next afterwards. */
+/* Finds the last document that begins at or before `token`, by binary search.
+ * Even with a damaged index, begin <= token < next afterwards. */
 static enum vp_status find_document(const struct vp_token_shard *shard,
                                     int64_t token, int64_t *d_out,
                                     int64_t *begin_out, int64_t *next_out,
@@ -119,8 +121,8 @@ static enum vp_status fail_order(const struct vp_token_shard *shard, int64_t d,
                                  struct vp_err *err)
 {
     return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: document %lld does not end behind its beginning; "
-                      "copy or write the .idx and .bin files anew",
+                      "%s: document %lld ends before it begins; copy or write "
+                      "the .idx and .bin files anew",
                       vp_file_set_path(shard->set, shard->index.file),
                       (long long)d);
 }
@@ -135,7 +137,7 @@ enum vp_status vp_token_shard_read(const struct vp_token_shard *shard,
         return vp_token_shard_stored(shard, first, n, ids_out, err);
     VP_TRY(find_document(shard, first, &d, &begin, &next, err));
     for (;;) {
-        int64_t n_ids = next - 1 - first; /* the end is left */
+        int64_t n_ids = next - 1 - first; /* without the end id */
         int64_t here = n_ids < n ? n_ids : n;
 
         if (next <= first || first - d + here > shard->n_stored)

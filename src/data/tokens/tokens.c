@@ -1,6 +1,6 @@
-/* Running text as files of token ids: shards of llm.c, nanoGPT, Megatron-LM and
- * fairseq, cut into windows. A window never crosses shards, so the tail of a
- * shard that fills no window is left out. */
+/* Source of running text in token files: shards of llm.c, nanoGPT, Megatron-LM
+ * and fairseq, cut into windows. A window never crosses shards, so the tail of
+ * a shard that fills no window is not used. */
 #include "data/data_detect.h"
 #include "data/languages.h"
 #include "data/source.h"
@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum {
-    BLOCK_BYTES = 16 << 20,  /* windows that are read ahead together */
-    SURVEY_TOKENS = 1 << 19, /* to count labels in */
+    BLOCK_BYTES = 16 << 20,  /* size of the windows prefetched together */
+    SURVEY_TOKENS = 1 << 19, /* tokens in which labels are counted */
 };
 
 struct part {
@@ -27,8 +27,8 @@ struct tokens_state {
     struct part *part;
     int n_parts;
     struct vp_data_window window;
-    int64_t block;        /* windows */
-    _Atomic int64_t next; /* window that was read ahead last; -1: none */
+    int64_t block;        /* windows per block */
+    _Atomic int64_t next; /* first window of the last prefetch; -1: none */
 };
 
 /* ---- Opening ------------------------------------------------------------ */
@@ -38,7 +38,7 @@ static enum vp_status fail_memory(const char *path, struct vp_err *err)
     return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
 }
 
-/* The layout must be the one that was asked for, if one was. */
+/* Refuses an index whose layout does not match data_format. */
 static enum vp_status check_layout(const struct vp_data_config *config,
                                    const char *path,
                                    const struct vp_token_index *index,
@@ -241,8 +241,8 @@ static enum vp_status tokens_window(const struct vp_source *source, int64_t i,
                                state->window.length, ids_out, err);
 }
 
-/* The block that begins with sample i, as far as its shard goes. Asked for with
- * every batch, so a block that was read ahead is passed over. */
+/* Prefetches the block that begins with sample `i`, up to the end of its shard.
+ * Called with every batch, so a repeated block is ignored. */
 static void tokens_ahead(const struct vp_source *source, int64_t i)
 {
     struct tokens_state *state = source->state;

@@ -1,3 +1,4 @@
+/* Writer of token files with or without a header. */
 #include "data/tokens/write.h"
 
 #include "data/corpus/work.h"
@@ -13,7 +14,7 @@
 struct vp_token_writer {
     FILE *file;
     char *path;
-    char *partial; /* where it is written until it is complete */
+    char *partial; /* temporary path until the file is complete */
     enum vp_item item;
     bool plain; /* no header */
     int64_t vocab, n_tokens;
@@ -48,7 +49,7 @@ static enum vp_status check_space(const char *path, int64_t n_bytes,
     return vp_work_check_space(folder, n_bytes, err);
 }
 
-/* NULL: out of memory. */
+/* Returns NULL if out of memory. */
 static struct vp_token_writer *create(const char *path, int64_t vocab)
 {
     struct vp_token_writer *writer = calloc(1, sizeof(*writer));
@@ -83,7 +84,7 @@ static enum vp_status open_writer(const char *path, int64_t vocab,
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
     writer->plain = plain;
     writer->file = fopen(writer->partial, "wb");
-    /* Its numbers are known at the end. */
+    /* vp_token_writer_close() fills in the header. */
     if (writer->file && (plain || fwrite(header, 1, sizeof(header),
                                          writer->file) == sizeof(header))) {
         *out = writer;
@@ -117,7 +118,7 @@ enum vp_status vp_token_writer_open_plain(const char *path, int64_t vocab,
 
 enum { CHUNK_TOKENS = 4096 };
 
-/* At most CHUNK_TOKENS ids; false with errno. */
+/* Writes at most CHUNK_TOKENS ids. Returns false and sets errno on failure. */
 static bool write_chunk(struct vp_token_writer *writer, const int32_t *ids,
                         int64_t n)
 {

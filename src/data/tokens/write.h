@@ -1,6 +1,6 @@
-/* Writes a token file of llm.c: ids of uint16, or of uint32 if the vocabulary is
- * above 65536; or one of nanoGPT. The file appears under its name when it is complete, and nothing
- * is left behind otherwise. */
+/* Writes a token file of llm.c (uint16 ids, or uint32 if the vocabulary is
+ * above 65536) or of nanoGPT. The file is renamed to its name when it is
+ * complete; after an error it is removed. */
 #ifndef VP_DATA_TOKENS_WRITE_H
 #define VP_DATA_TOKENS_WRITE_H
 
@@ -13,26 +13,27 @@
 
 struct vp_token_writer;
 
-/* `n_expected`: tokens that are likely to come, for which there must be disk
- * space; 0: not known. */
+/* Creates a file of llm.c. `n_expected`: estimated number of tokens, to check
+ * disk space; 0: unknown. */
 enum vp_status vp_token_writer_open(const char *path, int64_t vocab,
                                     int64_t n_expected,
                                     struct vp_token_writer **out,
                                     struct vp_err *err);
-/* The same for a file of nanoGPT: no header, uint16 ids, any number of them. */
+/* Creates a file of nanoGPT: no header, uint16 ids, any number of tokens. */
 enum vp_status vp_token_writer_open_plain(const char *path, int64_t vocab,
                                           int64_t n_expected,
                                           struct vp_token_writer **out,
                                           struct vp_err *err);
-/* Ids must be below the vocabulary. */
+/* Appends `n` ids, which must be below the vocabulary. A file of llm.c holds at
+ * most VP_TOKEN_WRITE_MAX. */
 enum vp_status vp_token_writer_add(struct vp_token_writer *writer,
                                    const int32_t *ids, int64_t n,
                                    struct vp_err *err);
-/* Completes the file, renames it to its path and frees the writer, after an
- * error too. */
+/* Completes the file, renames it to its path and frees the writer, also after
+ * an error. */
 enum vp_status vp_token_writer_close(struct vp_token_writer *writer,
                                      struct vp_err *err);
-/* Removes what was written. NULL is legal. */
+/* Removes the written file and frees the writer, which may be NULL. */
 void vp_token_writer_abandon(struct vp_token_writer *writer);
 
 #endif
