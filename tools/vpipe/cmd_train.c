@@ -404,7 +404,7 @@ static int run(const struct train_args *args, struct vp_config *config)
     progress_break(progress);
     tool_flush(stdout);
     said = ranks_report(&member, st, &err);
-    if (st != VP_OK && !said && !options.world && self.index > 0)
+    if (st != VP_OK && !member.heartbeat && !options.world && self.index > 0)
         return ranks_refuse(&err);
     if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] && !said)
         fprintf(stderr, "%s\n", err.text);

@@ -174,9 +174,9 @@ static int run_member(struct model *model, const struct vp_processes *self,
     vp_watchdog_stop(watchdog);
     tool_flush(stdout);
     said = ranks_report(&member, st, &err);
-    if (st != VP_OK && !said && !member.world)
+    if (st != VP_OK && !member.heartbeat && !member.world)
         return model_refuse(model, st, &err);
-    if (st != VP_OK && !said)
+    if (st != VP_OK && !said && (err.text[0] || !member.heartbeat))
         model_fail(model, st, &err);
     signals_work_is_over(tool_exit_status(st));
     vp_member_leave(&member);
