@@ -196,7 +196,7 @@ for how in 'zb-h2 --early' 'zb-v --early' 'v-half --recompute' \
     grep '^bubble' out | cmp -s expected - || fail "another bubble: $how"
 done
 refuse "vpipe schedule: option '--stages' has no effect: the file again.txt\
- says it; leave it out" schedule again.txt --stages 2
+ sets it; leave it out" schedule again.txt --stages 2
 # A schedule that can be read, but is none; a file that is no schedule.
 as_written="correct the file, or see how 'vpipe schedule 1f1b --stages 2\
  --minibatches 4 --text -' writes one"
@@ -768,7 +768,7 @@ line=' is [2-9]\.[0-9]{3} of 2\.6969, the best guess without context$'
 grep -qE "^learned   no: held-out loss [0-9.]+$line" out ||
     fail 'a run does not say that it did not learn'
 grep -qE "^held-out loss [0-9.]+ is not below 2\.6969, the best guess without\
- context, as --require-loss-below asks; raise total_steps or change\
+ context, as --require-loss-below requires; raise total_steps or change\
  learning_rate\$" err || fail 'no line about a loss that is too high'
 [ -e unlearned/checkpoints/step-2/manifest.json ] ||
     fail 'a run that did not learn was not saved'
@@ -777,7 +777,7 @@ run 0 train "$configs/gpt2_tiny.yml" $learn 9 --output limit --quiet
 # shellcheck disable=SC2086
 run 1 train "$configs/gpt2_tiny.yml" $learn 2.5 --output limit_missed --quiet
 [ ! -s out ] || fail '--quiet prints the loss'
-has err ' is not below 2.5000, as --require-loss-below asks; '
+has err ' is not below 2.5000, as --require-loss-below requires; '
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about a loss above the limit'
 # shellcheck disable=SC2086
 run 1 train "$configs/gpt2_tiny.yml" $learn unigram --resume unlearned \
