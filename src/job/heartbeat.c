@@ -48,7 +48,7 @@ struct vp_heartbeat {
     /* Used only by the thread. */
     char text[VP_MESSAGE_BYTES]; /* received, not yet parsed */
     size_t n_text;
-    struct vp_job_clock clock; /* of heard_ns and gone_ns */
+    struct vp_job_clock clock; /* clock of heard_ns and gone_ns */
     int64_t heard_ns;          /* time of the supervisor's last message */
     int64_t gone_ns;           /* time at which the connection broke; 0: it
                                   is open */

@@ -11,7 +11,7 @@ struct vp_mpirun {
     int version; /* major version of Open MPI; 0: unknown or another MPI */
     /* Folders for Open MPI's files if all ranks are on this machine, so that no
      * files outlive the job: */
-    struct vp_scratch session; /* of mpirun and its ranks */
+    struct vp_scratch session; /* files of mpirun and its ranks */
     struct vp_scratch memory;  /* memory that ranks share */
 };
 

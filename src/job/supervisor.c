@@ -144,8 +144,8 @@ const char *vp_supervisor_address(const struct vp_supervisor *supervisor)
 
 /* ---- Sending ------------------------------------------------------------ */
 
-/* Ignores a full socket buffer: a rank that has not read so many messages would
- * not read this one either. */
+/* Ignores a full socket buffer: a rank that has not read its earlier messages
+ * would not read this one either. */
 static void say(const struct connection *connection, enum vp_message_kind kind)
 {
     char text[VP_MESSAGE_BYTES];

@@ -16,7 +16,7 @@ struct vp_vitals {
     int64_t ran_ms, delayed_ms; /* see struct vp_cores */
     int64_t call_ms; /* time in the longest current file operation; 0: none */
     int64_t wait_ms; /* time of the wait for other processes; 0: none */
-    /* That file operation, or the file of the phase; "" if neither is known. */
+    /* The longest file operation, else the file of the phase; "": unknown. */
     char text[VP_VITALS_TEXT];
 };
 

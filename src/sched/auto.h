@@ -55,7 +55,7 @@ struct vp_auto_problem {
                             slot is free after B */
     int n_ranks, n_stages, n_mb;
     struct vp_auto_stage *stages;
-    int n_letters; /* of all words */
+    int n_letters; /* length of all words together */
     int *first;    /* per rank: begin of its word; [n_ranks] is n_letters */
     double *tail;  /* per rank: reduction and update after the last letter */
     double after;  /* with a global norm: the longest update, which begins when
@@ -99,7 +99,7 @@ struct vp_auto_times {
     double makespan;
     double score; /* makespan, and a little of all ranks' ends */
     /* Scratch. */
-    double *arrival; /* of activations, then gradients: stage * n_mb + mb */
+    double *arrival; /* activations, then gradients: stage * n_mb + mb */
     double *link;
     double *clock; /* per rank */
     int *next;     /* per rank: position */

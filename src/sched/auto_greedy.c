@@ -13,7 +13,7 @@ struct lane {
 
 struct vp_auto_board {
     struct lane *lanes;
-    double *arrivals; /* of all lanes */
+    double *arrivals; /* memory of act and grad of all lanes */
     double *link;
     double *clock; /* per rank: end of its last action */
     double *wake;  /* per rank: earliest time at which an action may start */

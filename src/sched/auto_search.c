@@ -8,9 +8,9 @@
 #include <string.h>
 
 enum {
-    BUDGET = 1 << 20, /* of the search, in units of timing one letter */
-    WRITE_COST = 8,   /* of writing a letter by a rule, in that unit */
-    TRY_COST = 16,    /* of choosing a move */
+    BUDGET = 1 << 20, /* for the search; timing one letter costs 1 */
+    WRITE_COST = 8,   /* cost of writing a letter by a rule */
+    TRY_COST = 16,    /* cost of choosing a move */
     HISTORY = 32,     /* length of the first history of climb() */
     MAX_HISTORY = 1024,
     MAX_BLOCK = 3,

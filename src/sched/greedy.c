@@ -43,16 +43,16 @@ static const struct policy policies[] = {
 /* One stage. */
 struct lane {
     struct vp_stage_costs cost;
-    double size; /* of a slot */
+    double size; /* memory of a slot */
     int n_f, n_b, n_w, n_slots;
-    double due_f, due_b;   /* of minibatch 0 */
+    double due_f, due_b;   /* due times of minibatch 0 */
     double *f_end, *b_end; /* per minibatch */
 };
 
 /* One rank. */
 struct seat {
-    double begin, end; /* of its first and its last action */
-    double idle;       /* between them */
+    double begin, end; /* start of its first action, end of its last */
+    double idle;       /* idle time between them */
     double used;       /* size of its slots */
     bool started;
 };

@@ -135,7 +135,7 @@ struct vp_greedy {
     const struct vp_stage_costs *costs; /* f, b, w per stage; NULL: 1 each */
     const double *sizes; /* per stage: kept from F to W; NULL: 1 each */
     const double *limit; /* per rank */
-    double latency;      /* of a message to another rank */
+    double latency;      /* time of a message to another rank */
 };
 
 /* Writes compute-only lists. Fails with VP_ERR_INVALID if a limit is below one

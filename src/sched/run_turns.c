@@ -18,8 +18,8 @@
 /* State of a rank. */
 struct turn {
     bool busy;       /* its next action has begun */
-    bool computes;   /* that action shares its device */
-    double slowdown; /* of that action, see vp_clock_slowdown() */
+    bool computes;   /* the action shares its device */
+    double slowdown; /* see vp_clock_slowdown() */
     double start;
     double until; /* busy: end of the action; else its earliest start */
 };

@@ -120,7 +120,7 @@ enum vp_fallback {
 };
 
 struct vp_schedule {
-    char name[16]; /* of the generator */
+    char name[16]; /* name of the generator */
     int n_ranks, n_stages;
     int least_mb; /* minibatches that the generator's own lists need */
     int keeps;    /* chunks that a rank may keep; 0: no limit was set */
@@ -339,7 +339,7 @@ struct vp_sched_costs {
      * NULL: all slots have the same. */
     const struct vp_stage_costs *first_slots;
     const int *n_first_slots;
-    double latency;   /* of a message, in addition; does not fill a link */
+    double latency;   /* added to each message; does not fill a link */
     bool send_blocks; /* SEND keeps the sender busy while the link works */
     bool one_port;    /* all messages of a device use the same link */
     /* True: RECV only posts the receive, and F or B waits for the message.

@@ -523,8 +523,8 @@ static void set_pipedream(struct vp_schedule *schedule)
     }
 }
 
-/* A round is so long that a replica never has minibatches of three rounds in
- * flight, so that two weight versions suffice. */
+/* A round has enough minibatches that a replica never has those of three rounds
+ * in flight, so that two weight versions suffice. */
 static enum vp_status set_macrobatch(const struct vp_sched_config *config,
                                      struct vp_schedule *schedule,
                                      struct vp_err *err)

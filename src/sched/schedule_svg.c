@@ -24,7 +24,7 @@ struct drawing {
     const struct vp_timing *timing;
     struct vp_svg svg;
     double unit, scale; /* pixels per unit of time */
-    double width;       /* of the rows */
+    double width;       /* width of the rows */
     int most_kept;
 };
 

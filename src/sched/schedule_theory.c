@@ -84,7 +84,7 @@ static double bound_split(const struct terms *t)
 static double eval_makespan(const struct terms *t, bool v_shape)
 {
     int n_groups = t->n_mb / t->n_ranks, rest = t->n_mb % t->n_ranks;
-    double round = (double)t->n_chunks * t->n_ranks; /* of one group */
+    double round = (double)t->n_chunks * t->n_ranks; /* forwards of one group */
 
     if (v_shape)
         return 2.0 * (t->n_ranks - 1 + t->n_mb) * t->f;

@@ -17,7 +17,8 @@ struct tool_command {
 
 /* Both tables end with a row without a name. */
 extern const struct tool_command tool_commands[];
-extern const struct tool_command data_commands[]; /* of `vpipe data` */
+extern const struct tool_command
+    data_commands[]; /* subcommands of `vpipe data` */
 
 /* Returns the number of rows. */
 int tool_n_commands(const struct tool_command *table);

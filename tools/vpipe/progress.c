@@ -21,7 +21,7 @@ enum {
     MIN_BAR = 8,
     MAX_BAR = 30,
     ROW_BAR = 10,
-    ROW_WIDTH = 77, /* of a stage */
+    ROW_WIDTH = 77, /* columns of a stage's row */
     LABEL = 10,     /* "output    " */
     N_FIELDS = 8
 };
@@ -204,7 +204,7 @@ static void bar_text(const struct progress *progress, double done, int cells,
     append(out, n_bytes, progress->utf8 ? "\u258F " : "] ");
 }
 
-/* Returns the number of rows: one per stage, or 0 if the terminal is too small. */
+/* Returns the number of rows: one per stage, 0 if the terminal is too small. */
 static int count_rows(const struct progress *progress)
 {
     int n = progress->n_stages;
@@ -584,7 +584,7 @@ void progress_warning(struct progress *progress, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-/* Also reports threads that shared cores: the theory excludes waits for cores. */
+/* Also reports threads that shared cores: theory excludes waits for cores. */
 static void print_bubble(const struct progress *progress,
                          const struct vp_run_result *result)
 {
@@ -694,7 +694,7 @@ static void put_program(const struct progress *progress, const char *label)
     vp_command_write_word(progress->out, tool_program());
 }
 
-/* Prints " train CONFIG" with the user's file, or the copy in the run folder. */
+/* Prints " train CONFIG": the user file, or the copy in the run folder. */
 static void put_train(const struct progress *progress)
 {
     char path[1024 + 16];

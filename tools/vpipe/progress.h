@@ -43,7 +43,7 @@ struct progress {
     int n_busy, n_cores; /* compute threads, and the cores that they share */
     double bubble_simulated, bubble_theory;
     double unigram_loss; /* best guess without context; NaN before the start */
-    double eval_loss;    /* of the last evaluation; NaN before it */
+    double eval_loss;    /* last held-out loss; NaN before the first */
 };
 
 /* `every`: the key print_frequency. Finds out from `out` and the locale how to
