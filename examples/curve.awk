@@ -1,9 +1,9 @@
 # Draws the loss of a run as SVG.
 #   awk -f curve.awk runs/fables/run/metrics.jsonl >loss.svg
-# The line is the training loss, means of up to 100 equal parts of the run; dots
-# are held-out losses. The scale of losses is logarithmic.
+# The line shows the training loss, as means over up to 100 equal parts of the
+# run; dots are held-out losses. The axis of losses is logarithmic.
 
-# The number behind "name": in this line, or "".
+# Returns the number after "name": in this line, or "".
 function value(name,   at, rest)
 {
     at = index($0, "\"" name "\": ")
@@ -35,7 +35,7 @@ function y_of(level)
     return sprintf("%.1f", top + height * log(most / level) / log(most / least))
 }
 
-# ..., 0.1, 0.2, 0.5, 1, 2, 5, 10, ...: 1 is number 0.
+# Returns tick number i of ..., 0.1, 0.2, 0.5, 1, 2, 5, 10, ...; tick 0 is 1.
 function tick(i,   digit, power)
 {
     digit = (i % 3 + 3) % 3
@@ -43,7 +43,7 @@ function tick(i,   digit, power)
     return (digit == 0 ? 1 : digit == 1 ? 2 : 5) * power
 }
 
-# The number of the largest tick that is not above level.
+# Returns the number of the largest tick that is not above level.
 function tick_below(level,   i)
 {
     for (i = 30; tick(i) > level && i > -30; i--)
@@ -80,7 +80,7 @@ function draw_axes(   i)
         sprintf("%.4f", eval_loss[n_evals]) : "held out")
 }
 
-# Fills mean[1 .. n_parts], and mean_step, where their parts have their middle.
+# Fills mean[1 .. n_parts] and mean_step[], the middle steps of the parts.
 function average(   i, k, from, to)
 {
     n_parts = n < 100 ? n : 100
@@ -94,7 +94,7 @@ function average(   i, k, from, to)
     }
 }
 
-# Widens least .. most.
+# Widens the range least .. most to include level.
 function include(level)
 {
     if (level > most)

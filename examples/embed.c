@@ -1,5 +1,6 @@
-/* Trains a model of its own on data of its own, in two stages: a small Transformer
- * learns to go on counting in steps of 1, 2 or 3. docs/embedding.md explains it.
+/* Trains a small Transformer, built from operators, on generated data in two
+ * stages: it learns to continue sequences that count in steps of 1, 2 or 3.
+ * docs/embedding.md explains it.
  *
  *   cc embed.c $(pkg-config --cflags --libs vpipe) -o embed && ./embed */
 #include <vpipe/vpipe.h>

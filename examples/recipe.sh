@@ -1,4 +1,4 @@
-# What the recipes share; read by examples/*/run.
+# Functions and variables of all recipes; read by examples/*/run.
 #
 # A recipe writes to runs/<its name> of the working directory. Its arguments are
 # passed to `vpipe train`, for example --set total_steps=100.
@@ -45,7 +45,7 @@ documents() {
     sed 's/"/\\"/g; s/.*/{"text": "&"}/'
 }
 
-# train OPTION...: trains by recipe.yml and draws the loss.
+# train OPTION...: trains with recipe.yml and draws the loss.
 train() {
     vpipe train "$here/recipe.yml" --output "$out/run" "$@"
     awk -f "$here/../curve.awk" "$out/run/metrics.jsonl" >"$out/loss.svg"

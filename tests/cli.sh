@@ -158,9 +158,9 @@ run 0 schedule zb-h2 --stages 4 --minibatches 8
 has out 'bubble simulated=0.111111 theory=0.111111 span=0.000000'
 grep -q 'greedy' out && fail 'a schedule of its own rule is called greedy'
 run 0 schedule zb-h2 --stages 4 --minibatches 6
-has out 'lists   by the greedy rule: zb-h2 has its own from 7 minibatches on'
+has out 'lists   by the greedy rule: those of zb-h2 need at least 7 minibatches'
 run 0 schedule v-auto --stages 4 --minibatches 8 --memory 3
-has out 'lists   by the greedy rule: v-auto has none that keep 3 chunks'
+has out 'lists   by the greedy rule: those of v-auto keep more than 3 chunks'
 run 0 schedule v-auto --stages 4 --minibatches 8 --memory 6
 has out 'memory  at most 6 slots in use on a rank'
 has out 'bubble simulated=0.094340 theory=0.094340 span=0.094340'
@@ -196,7 +196,7 @@ for how in 'zb-h2 --early' 'zb-v --early' 'v-half --recompute' \
     grep '^bubble' out | cmp -s expected - || fail "another bubble: $how"
 done
 refuse "vpipe schedule: option '--stages' has no effect: the file again.txt\
- says it; leave it out" schedule again.txt --stages 2
+ sets it; leave it out" schedule again.txt --stages 2
 # A schedule that can be read, but is none; a file that is no schedule.
 as_written="correct the file, or see how 'vpipe schedule 1f1b --stages 2\
  --minibatches 4 --text -' writes one"
@@ -431,7 +431,7 @@ run 0 train "$configs/bert_one.yml" $group --set stages=2 \
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $group --set stages=2 \
     --set schedule=v-auto --set schedule_memory=3 --output vauto
-has out 'lists     by the greedy rule: v-auto has none that keep 3 chunks'
+has out 'lists     by the greedy rule: those of v-auto keep more than 3 chunks'
 has vauto/config.yml 'schedule_memory: 3'
 [ "$(losses one)" = "$(losses vauto)" ] || fail 'v-auto is not one stage'
 # A schedule that is made for the stages. Its lists go on with the run.
@@ -768,7 +768,7 @@ line=' is [2-9]\.[0-9]{3} of 2\.6969, the best guess without context$'
 grep -qE "^learned   no: held-out loss [0-9.]+$line" out ||
     fail 'a run does not say that it did not learn'
 grep -qE "^held-out loss [0-9.]+ is not below 2\.6969, the best guess without\
- context, as --require-loss-below asks; raise total_steps or change\
+ context, as --require-loss-below requires; raise total_steps or change\
  learning_rate\$" err || fail 'no line about a loss that is too high'
 [ -e unlearned/checkpoints/step-2/manifest.json ] ||
     fail 'a run that did not learn was not saved'
@@ -777,7 +777,7 @@ run 0 train "$configs/gpt2_tiny.yml" $learn 9 --output limit --quiet
 # shellcheck disable=SC2086
 run 1 train "$configs/gpt2_tiny.yml" $learn 2.5 --output limit_missed --quiet
 [ ! -s out ] || fail '--quiet prints the loss'
-has err ' is not below 2.5000, as --require-loss-below asks; '
+has err ' is not below 2.5000, as --require-loss-below requires; '
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about a loss above the limit'
 # shellcheck disable=SC2086
 run 1 train "$configs/gpt2_tiny.yml" $learn unigram --resume unlearned \

@@ -220,8 +220,8 @@ same 'ends.bin: 466 tokens, from fairseq to llmc\n'
 [ "$(wc -c <ends.bin)" = $((1024 + 4 * 466)) ] || fail 'no uint32 ids'
 [ "$(tail -c +1025 ends.bin | od -An -v -tu4 -w4 | grep -c 65536)" = 33 ] ||
     fail 'not an id before every document'
-refuse "vpipe data convert: $tokens/llmc/tiny_val_000000.bin: does not say \
-where documents begin; leave --end-of-text out" \
+refuse "vpipe data convert: $tokens/llmc/tiny_val_000000.bin: neither file \
+has an index of documents; leave --end-of-text out" \
     convert --end-of-text 1 "$tokens/llmc/tiny_val_000000.bin" no.bin
 # To other formats and back, byte for byte.
 run 0 convert "$tokens/llmc/tiny_val_000000.bin" plain.bin --to nanogpt

@@ -102,9 +102,9 @@ refuse "vpipe eval: no model; name the folder of a run, a checkpoint or a Huggin
 Face folder" eval
 refuse "vpipe eval: two models, 'run' and 'numbers.txt'; give one, and data by \
 '--data PATH'" eval run numbers.txt
-refuse "vpipe eval: '--held-out' needs '--data PATH'; without data it is what is \
-evaluated" eval run --held-out
-refuse "vpipe eval: $golden/logits/gpt2 does not say what data it was trained on; \
+refuse "vpipe eval: '--held-out' needs '--data PATH'; leave it out: held-out \
+data is the default" eval run --held-out
+refuse "vpipe eval: $golden/logits/gpt2 does not name the data it was trained on; \
 write '--data PATH'" eval "$golden/logits/gpt2"
 refuse "vpipe eval: text: is a file, not a model; name the folder of a run, a \
 checkpoint or a Hugging Face folder" eval text

@@ -231,7 +231,7 @@ refuse "vpipe generate: sequence 2: 40 is no id of the model; its ids are 0 to 3
     generate "$gpt2" --ids 5 --ids 40
 refuse "vpipe generate: sequence 1 has no gap; write [MASK] in the place of a word" \
     generate bert --prompt 12
-refuse "vpipe generate: $golden/logits/m2m is a translation model; take 'vpipe \
+refuse "vpipe generate: $golden/logits/m2m is a translation model; use 'vpipe \
 translate'" generate "$golden/logits/m2m" --ids 5
 : >empty
 refuse "vpipe generate: empty: has no prompt; write one on each line" \

@@ -98,7 +98,7 @@ eval "$command" --dry-run >out 2>err || fail "does not fit: $command"
 run 0 plan "$configs/bert_4gpipe_tiny.yml" --set device=cpu --memory 12M \
     --profile synthetic --svg dial.svg
 for text in 'recomputed' 'planner ' 'pipedream ' 'given ' 'does not fit' \
-    'other schedules' 'zb-v ' 'the dial: what memory buys' '<- this memory' \
+    'other schedules' 'zb-v ' 'speed against memory' '<- this memory' \
     'twice the memory: ' 'twice the links: '; do
     has out "$text"
 done

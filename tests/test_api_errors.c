@@ -239,12 +239,12 @@ static void test_models(void **state)
         "letters, digits",
         "not finite",
         "does not have",
-        "not there",
+        "does not exist",
         "no operator",
         "the same name",
         "weight does not fit",
         "vpipe_tied()",
-        "not there",
+        "does not exist",
         "no such activation",
         "must be the loss",
         "probability",
@@ -253,7 +253,7 @@ static void test_models(void **state)
         "exactly once",
         "no elements, or more",
         "does not have",
-        "not there",
+        "does not exist",
         "above 0",
     };
     const struct vpipe_shape shape = { .batch = 2, .seq = 3 };

@@ -360,8 +360,8 @@ static const struct scenario scenarios[] = {
       .outcome = VP_OUTCOME_FAILED,
       .cause = VP_CAUSE_DEAD,
       .rank = 0,
-      .says = "rank 0 on host a is dead: it ended without a word; last seen "
-              "in starting" },
+      .says = "rank 0 on host a is dead: it exited without a last message; "
+              "last seen in starting" },
     { .name = "seen at once: who was not asked to end died first",
       .n_ranks = 3,
       .hosts = "aaa",
@@ -419,7 +419,7 @@ static const struct scenario scenarios[] = {
       .outcome = VP_OUTCOME_FAILED,
       .cause = VP_CAUSE_STOPPED,
       .rank = 1,
-      .says = "rank 1 on host a is stopped: no sign of life for 5.1 s, but "
+      .says = "rank 1 on host a is stopped: no heartbeat for 5.1 s, but "
               "its host answers; last seen in 1F9, stage 1, minibatch 9" },
     { .name = "a short silence is none",
       .n_ranks = 2,
@@ -494,7 +494,7 @@ static const struct scenario scenarios[] = {
       .rank = 1,
       .host = "b",
       .says = "host b is cut off: nothing comes from it and nothing reaches "
-              "it; rank 1 on host b is cut off: no sign of life for 5.1 s; "
+              "it; rank 1 on host b is cut off: no heartbeat for 5.1 s; "
               "last seen in 1F9, stage 1, minibatch 9" },
     { .name = "a host with two ranks is cut off",
       .n_ranks = 4,
@@ -513,7 +513,7 @@ static const struct scenario scenarios[] = {
       .rank = 1,
       .host = "b",
       .says = "host b is cut off: all its 2 ranks are silent; rank 1 on host "
-              "b is cut off: no sign of life for 5.3 s; last seen in 1F9, "
+              "b is cut off: no heartbeat for 5.3 s; last seen in 1F9, "
               "stage 1, minibatch 9" },
     { .name = "their last beats come apart",
       .n_ranks = 3,
@@ -661,7 +661,8 @@ static const struct scenario scenarios[] = {
       .outcome = VP_OUTCOME_FAILED,
       .cause = VP_CAUSE_ABSENT,
       .rank = 2,
-      .says = "rank 2 never came; see what its host says about starting it" },
+      .says = "rank 2 never connected; check its host, and the messages of "
+              "mpirun or srun" },
     { .name = "all wait",
       .n_ranks = 2,
       .hosts = "aa",
@@ -921,10 +922,9 @@ static const struct scenario scenarios[] = {
       .outcome = VP_OUTCOME_FAILED,
       .cause = VP_CAUSE_STARVED,
       .rank = 1,
-      .says =
-          "rank 1 on host a is starved: no sign of life for 10.0 s, and its "
-          "threads wait for a core; see what else its host runs; last seen "
-          "in 1F9, stage 1, minibatch 9" },
+      .says = "rank 1 on host a is starved: no heartbeat for 10.0 s, and its "
+              "threads wait for a core; see what else its host runs; last seen "
+              "in 1F9, stage 1, minibatch 9" },
     { .name = "it may be silent for longer than one that is stopped",
       .n_ranks = 2,
       .hosts = "aa",
@@ -1073,9 +1073,9 @@ static void test_who_never_came_is_named(void **state)
     assert_int_equal(diagnosis.rank, 1);
     vp_diagnosis_print(&roster, &diagnosis, 60 * SECOND, &err);
     assert_string_equal(err.text,
-                        "rank 1 never came; see what its host says about "
-                        "starting it\n"
-                        "  rank 1: not there yet\n"
+                        "rank 1 never connected; check its host, and the "
+                        "messages of mpirun or srun\n"
+                        "  rank 1: not connected\n"
                         "  rank 0 (a, pid 7): starting; 0 actions done");
     vp_roster_release(&roster);
 }
@@ -1232,8 +1232,8 @@ static void test_the_screen(void **state)
     vp_diagnosis_print(&roster, &diagnosis, 2 * SECOND, &err);
     assert_string_equal(
         err.text,
-        "rank 1 on host a is dead: it ended without a word; last seen in 1B3, "
-        "stage 1, minibatch 3\n"
+        "rank 1 on host a is dead: it exited without a last message; last seen "
+        "in 1B3, stage 1, minibatch 3\n"
         "  rank 1 (a, pid 101): 1B3, stage 1, minibatch 3 for 0.0 s, "
         "computes; 11 actions done; dead\n"
         "  rank 0 (a, pid 100): 0RECV_GRAD3, stage 0, minibatch 3 for 0.2 s, "

@@ -91,12 +91,12 @@ static void test_the_goal_decides(void **state)
         { "unigram", 3.0, 2.9999, NULL },
         { "unigram", 3.0, 3.0,
           "held-out loss 3.0000 is not below 3.0000, the best guess without "
-          "context, as --require-loss-below asks; raise total_steps or change "
-          "learning_rate" },
+          "context, as --require-loss-below requires; raise total_steps or "
+          "change learning_rate" },
         { "3.5", 3.0, 3.4, NULL },
         { "2.5", 3.0, 2.6,
           "held-out loss 2.6000 is not below 2.5000, as --require-loss-below "
-          "asks; raise total_steps or change learning_rate" },
+          "requires; raise total_steps or change learning_rate" },
         { "2.5", 3.0, (double)NAN,
           "there is no held-out loss for --require-loss-below: the run ended "
           "before its first evaluation; lower eval_every or raise "

@@ -390,8 +390,8 @@ static void test_mounts(void **state)
     assert_int_equal(vp_container_add(&words, "bert", "/a,b", &err),
                      VP_ERR_INVALID);
     assert_string_equal(err.text,
-                        "key 'container': /a,b: a container cannot be given a "
-                        "path with a comma or quotes; work in another folder");
+                        "key 'container': /a,b: a container cannot mount a "
+                        "path with a comma or quotes; use another folder");
     vp_words_release(&words);
 }
 

@@ -905,7 +905,7 @@ static void bad_text_names_the_place(void **state)
         { "stages=2", "f:1:1: 'stages=' or 'minibatches='" },
         { "stages=0 minibatches=1", "f:1:8: the number is too small" },
         { "stages=5000 minibatches=1", "f:1:8: the number is too large" },
-        { "stages=2 stages=2", "f:1:10: 'stages=' stands twice" },
+        { "stages=2 stages=2", "f:1:10: 'stages=' is given twice" },
         { "stages=x", "f:1:8: a number belongs here" },
         { "stages=2 colour=3", "f:1:10: 'colour' is not a key" },
         { "slots=1 stages=2", "f:1:7: 'stages=' must come before 'slots='" },
@@ -923,7 +923,7 @@ static void bad_text_names_the_place(void **state)
         { "stages=1 minibatches=1\n0: 0F0@", "f:2:8: a number belongs here" },
         { "stages=1 minibatches=1\n0: 0REDUCE0@1", "f:2:12: this action has" },
         { "stages=1 minibatches=1\n0: 0SEND_ACT0v1", "f:2:14: this action" },
-        { "stages=1 minibatches=1\n0: 0F0\n\n0", "f:4:1: the schedule has 1" },
+        { "stages=1 minibatches=1\n0: 0F0\n\n0", "f:4:1: the lists of all 1" },
     };
 
     (void)state;
@@ -1088,7 +1088,7 @@ static const struct {
       "rank 0, action 4 (0B0): 0RECV_GRAD0 must come before" },
     { "stages=1 minibatches=2 recompute=1\n"
       "0: 0F0 0F1 0R0 0R1 0B0 0B1 0UPDATE0\n",
-      "rank 0, action 3 (0R1): overwrites what was recomputed for minibatch 0; "
+      "rank 0, action 3 (0R1): overwrites values recomputed for minibatch 0; "
       "0B0 must come before" },
     { TWO "0: 0SEND_ACT0 0F0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0RECV_GRAD1 "
           "0B1 0UPDATE0\n" GOOD_1,
@@ -1109,7 +1109,7 @@ static const struct {
       "rank 1, action 9 (1UPDATE1): all 1 UPDATE of this stage came" },
     { TWO GOOD_0 "1: 1RECV_ACT0 1F0v1 1B0v1 1SEND_GRAD0 1RECV_ACT1 1F1 "
                  "1B1 1SEND_GRAD1 1UPDATE0",
-      "rank 1, action 1 (1F0): uses weight version 1; the rule says 0" },
+      "rank 1, action 1 (1F0): uses weight version 1 instead of 0" },
     { TWO GOOD_0 "1: 0F0", "rank 1, action 0 (0F0): stage 0 is not on" },
     { "stages=1 minibatches=2 every=1 lag=1 slots=2\n"
       "0: 0F0 0F1 0B0 0UPDATE0 0B1 0UPDATE1",

@@ -211,7 +211,7 @@ static void what_the_validator_says(void **state)
 {
     (void)state;
     refused(HEAD "0F0 0SWAP_OUT0 0F1",
-            "rank 0, action 2 (0F1): overwrites what was left by minibatch 0; "
+            "rank 0, action 2 (0F1): overwrites values left by minibatch 0; "
             "0SWAP_FREE0 must come before");
     refused(HEAD "0F0 0SWAP_FREE0", "0SWAP_OUT0 must come before");
     refused(HEAD "0F0 0SWAP_OUT0 0SWAP_IN0", "0SWAP_FREE0 must come before");
@@ -219,13 +219,13 @@ static void what_the_validator_says(void **state)
             "0SWAP_READY0 must come before");
     refused(HEAD "0F0 0SWAP_OUT0 0SWAP_FREE0 0F1 0SWAP_OUT1 0SWAP_FREE1 "
                  "0SWAP_IN0 0SWAP_IN1",
-            "overwrites what was swapped in for minibatch 0; 0B0 must come "
+            "overwrites values swapped in for minibatch 0; 0B0 must come "
             "before");
     refused("stages=1 minibatches=2 slots=2 swap_in=1\n0: 0F0",
             "1 for swapped values");
     refused("stages=1 minibatches=2 slots=2 split=1 recompute=1 "
             "w_recomputed=1\n0: 0F0 0F1 0R0 0B0 0R1",
-            "overwrites what was recomputed for minibatch 0; 0W0 must come "
+            "overwrites values recomputed for minibatch 0; 0W0 must come "
             "before");
 }
 

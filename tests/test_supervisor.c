@@ -27,6 +27,7 @@
 #include <cmocka.h>
 
 enum { N_RANKS = 3, WATCHDOG = 4 };
+enum { UNHEARD = 3 }; /* exit status of a rank without a receipt */
 
 /* ---- Processes that stand for ranks ------------------------------------- */
 
@@ -77,6 +78,7 @@ static void be_rank(const char *address, const char *folder, int rank,
     struct vp_heartbeat *heartbeat;
     struct vp_err err;
     struct vp_blackbox *blackbox = vp_blackbox_map();
+    bool heard;
 
     if (vp_heartbeat_start(&config, &heartbeat, &err) != VP_OK ||
         vp_blackbox_file_keep(blackbox, folder, rank, &err) != VP_OK) {
@@ -103,14 +105,14 @@ static void be_rank(const char *address, const char *folder, int rank,
             break;
     }
     if (conduct == FAILS)
-        vp_heartbeat_report_end(heartbeat, VP_WORD_FAILED, VP_ERR_NONFINITE,
-                                "loss is NaN");
+        heard = vp_heartbeat_report_end(heartbeat, VP_WORD_FAILED,
+                                        VP_ERR_NONFINITE, "loss is NaN");
     else
-        vp_heartbeat_report_end(
+        heard = vp_heartbeat_report_end(
             heartbeat, conduct == BEATS ? VP_WORD_INTERRUPTED : VP_WORD_DONE,
             VP_OK, NULL);
     vp_heartbeat_free(heartbeat);
-    _exit(0);
+    _exit(heard ? 0 : UNHEARD);
 }
 
 /* A child that ends with this process. */
@@ -197,6 +199,19 @@ static void end_job(struct job *job)
         unlink(path);
     }
     assert_int_equal(rmdir(job->folder), 0);
+}
+
+/* Waits until all ranks have exited, with `want`. */
+static void check_exits(struct job *job, int want)
+{
+    for (int r = 0; r < N_RANKS; r++) {
+        int status = 0;
+
+        assert_int_equal(waitpid(job->pids[r], &status, 0), job->pids[r]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), want);
+        job->pids[r] = 0;
+    }
 }
 
 static void check_report(struct job *job, int signal, const char *begin,
@@ -296,6 +311,20 @@ static void test_all_end_well(void **state)
     start_job(&job, conduct);
     assert_int_equal(vp_supervisor_listen(job.supervisor, 10000),
                      VP_OUTCOME_DONE);
+    check_exits(&job, 0);
+    end_job(&job);
+}
+
+/* The supervisor requests the end of the run, and then reads nothing more. */
+static void test_a_lost_last_message_is_noticed(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start_job(&job, all_beat);
+    until_all_came(&job);
+    vp_supervisor_stop(job.supervisor);
+    check_exits(&job, UNHEARD);
     end_job(&job);
 }
 
@@ -331,7 +360,7 @@ static void test_a_stopped_rank_is_named(void **state)
     assert_int_equal(vp_supervisor_listen(job.supervisor, WATCHDOG * 1000),
                      VP_OUTCOME_FAILED);
     assert_true(vp_clock_seconds(start, vp_clock_ns()) < WATCHDOG);
-    check_report(&job, 0, "rank 0 on host ", " is stopped: no sign of life");
+    check_report(&job, 0, "rank 0 on host ", " is stopped: no heartbeat");
     end_job(&job); /* a stopped process goes, too */
 }
 
@@ -598,6 +627,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_end_well),
+        cmocka_unit_test(test_a_lost_last_message_is_noticed),
         cmocka_unit_test(test_a_killed_rank_is_named),
         cmocka_unit_test(test_a_stopped_rank_is_named),
         cmocka_unit_test(test_a_rank_that_hangs_at_the_start_is_named),

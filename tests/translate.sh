@@ -154,7 +154,7 @@ ids by 'vpipe data pairs' and set pad_id to 1, or remove it" \
 # ---- Mistakes -----------------------------------------------------------------
 for model in bert gpt2; do
     refuse "vpipe translate: $golden/logits/$model is a $model model, which does \
-not translate; take 'vpipe generate'" translate "$golden/logits/$model" --ids 5
+not translate; use 'vpipe generate'" translate "$golden/logits/$model" --ids 5
 done
 refuse "vpipe translate: no model; name the folder of a run, a checkpoint or a \
 Hugging Face folder" translate

@@ -1,11 +1,11 @@
-# Writes n fables, one on each line, no two of them equal.
+# Writes n different fables, one per line.
 #   awk -v n=4000 [-v seed=1] [-v voice=pirate] -f fables.awk
 #
-# A fable is one of six plots with two or three animals. Where an animal lives,
-# what it eats and what sound it makes is the same in all of them, and the moral
-# depends on how the story ends: that is what a model can learn.
+# A fable is one of six plots with two or three animals. A model can learn that
+# the home, food and sound of an animal are the same in all fables, and that the
+# moral depends on the end of the story.
 #
-# rand() differs from awk to awk; draw() gives the same bytes in all of them.
+# rand() differs between versions of awk; draw() gives the same bytes in all.
 
 BEGIN {
     # home | food | the sound it made | the sound it makes
@@ -39,7 +39,7 @@ BEGIN {
     }
 }
 
-# A number from 0 to limit - 1: the generator of Park and Miller.
+# Returns a number from 0 to limit - 1, by the generator of Park and Miller.
 function draw(limit)
 {
     state = state * 16807 % 2147483647
@@ -200,7 +200,7 @@ function a_capital(word)
     return (word ~ /^[aeiou]/ ? "An " : "A ") word
 }
 
-# The same fable, as the crew of a ship tells it.
+# Returns the fable in the language of pirates.
 function pirate(text)
 {
     sub(/^[A-Za-z ]* there was/, "Arr! Gather round, for there sailed", text)

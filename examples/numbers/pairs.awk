@@ -1,11 +1,11 @@
-# Writes n numbers and dates, no two of them equal, on two lines each: in figures,
-# a tab, in words; and the other way round.
+# Writes n different numbers and dates on two lines each: figures, a tab, words;
+# and words, a tab, figures.
 #   awk -v n=40000 [-v seed=1] -f pairs.awk
 #
 #   4217                                 four thousand two hundred seventeen
 #   four thousand two hundred seventeen  4217
 #
-# rand() differs from awk to awk; draw() gives the same bytes in all of them.
+# rand() differs between versions of awk; draw() gives the same bytes in all.
 
 BEGIN {
     split("one two three four five six seven eight nine ten eleven twelve " \
@@ -35,15 +35,15 @@ BEGIN {
     }
 }
 
-# A number from 0 to limit - 1: the generator of Park and Miller.
+# Returns a number from 0 to limit - 1, by the generator of Park and Miller.
 function draw(limit)
 {
     state = state * 16807 % 2147483647
     return int(state / 2147483647 * limit)
 }
 
-# A number of 1 to 6 digits, with more zeros than chance gives: 30007 is harder
-# than 34567.
+# Returns a number of 1 to 6 digits. Zeros are more frequent than other digits,
+# because 30007 is harder to learn than 34567.
 function number(   n_digits, x)
 {
     n_digits = 1 + draw(6)
@@ -63,7 +63,7 @@ function date(   y, m, n_days)
     return 1 + draw(n_days) " " month[m] " " y
 }
 
-# 1 to 999999 in words.
+# Returns a number from 1 to 999999 in words.
 function cardinal(x,   text)
 {
     if (x >= 1000) {

@@ -6,8 +6,8 @@
         for record in training: ...
     model = vpipe.Model("runs/a")           libvpipe: generate, evaluate
 
-Needs numpy and nothing else. What is wrong with a file or an argument is raised
-as vpipe.Error, with one line of text.
+Needs numpy and nothing else. Errors in a file or an argument raise vpipe.Error
+with one line of text.
 """
 
 from .checkpoint import Checkpoint

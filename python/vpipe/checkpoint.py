@@ -1,5 +1,5 @@
-"""Checkpoints, Hugging Face folders and safetensors files as arrays. Nothing in
-them is executed: a header of JSON and bytes of known types."""
+"""Checkpoints, Hugging Face folders and safetensors files as arrays. Reading them
+executes no code: they consist of a JSON header and numbers of known types."""
 
 import json
 import os
@@ -30,7 +30,7 @@ _TYPES = {
 
 
 def _expand(bits):
-    """The upper halves of float32: exact."""
+    """Converts BF16, the upper halves of float32, exactly to float32."""
     return (bits.astype("<u4") << 16).view("<f4")
 
 
@@ -39,7 +39,7 @@ def _is_count(value):
 
 
 def _unique(pairs):
-    """Refuses keys that come twice, which json would drop."""
+    """Refuses duplicate keys, of which json would keep only the last."""
     keys = dict(pairs)
     if len(keys) != len(pairs):
         raise ValueError("a key comes twice")
@@ -115,7 +115,7 @@ class _File:
         return kind, tuple(shape), offsets[0]
 
     def _check_cover(self, room):
-        """Tensors follow each other without gaps up to the end."""
+        """Checks that the tensors fill the file without gaps."""
         end = 0
         for name, (kind, shape, offset) in sorted(
             self.tensors.items(), key=lambda item: item[1][2]
@@ -160,7 +160,7 @@ def _read_json(path):
 
 
 def _newest(folder):
-    """The checkpoint with the highest step, by its name."""
+    """Returns the path of the checkpoint with the highest step."""
     steps = [
         int(name[5:])
         for name in os.listdir(folder)
@@ -172,16 +172,17 @@ def _newest(folder):
 
 
 class Checkpoint(Mapping):
-    """Arrays by name, read when they are asked for: checkpoint["lm_head.weight"].
+    """A mapping from names to arrays, which are read on access:
+    checkpoint["lm_head.weight"].
 
     path    a run (its newest checkpoint), a checkpoint, a Hugging Face folder or
             a safetensors file
-    step    of a checkpoint; None for other folders
-    facts   what the manifest says beside the files; {} for other folders
+    step    step of a checkpoint; None for other folders
+    facts   entries of the manifest besides files; {} for other folders
 
-    Weights have their Hugging Face names; "optimizer.moment1.<name>" and the like
-    are there, too: weights() leaves them out. BF16 becomes float32. Sizes are
-    checked against the manifest, headers against the sizes of files.
+    Weights have their Hugging Face names. A checkpoint also has entries such as
+    "optimizer.moment1.<name>", which weights() leaves out. BF16 becomes float32.
+    File sizes are checked against the manifest, headers against file sizes.
     """
 
     def __init__(self, path):
@@ -258,12 +259,12 @@ class Checkpoint(Mapping):
         return len(self._files)
 
     def shape(self, name):
-        """Without reading the data."""
+        """Returns the shape of an array without reading its data."""
         return self._files[name].tensors[name][1]
 
     def weights(self):
-        """Returns the names without those of the optimizer and of older versions
-        of the weights."""
+        """Returns the names of the weights, without those of the optimizer and of
+        older weight versions."""
         return [
             name for name in self if not name.startswith(("optimizer.", "version."))
         ]

@@ -1,8 +1,8 @@
-"""The one exception of this package."""
+"""The exception class of this package."""
 
 
 class Error(Exception):
-    """One line: what is wrong, and where."""
+    """An error in a file, an argument or a run; its text is one line."""
 
     def __init__(self, text):
         super().__init__(" ".join(str(text).split()))

@@ -1,4 +1,4 @@
-"""libvpipe by ctypes: trained models that generate and are evaluated."""
+"""libvpipe through ctypes: generation and evaluation with trained models."""
 
 import ctypes
 import ctypes.util
@@ -39,8 +39,8 @@ _loaded = None
 
 
 def _library():
-    """Loads libvpipe.so once: the file of VPIPE_LIBRARY, or where the system
-    looks for libraries."""
+    """Loads libvpipe.so once: the file named by VPIPE_LIBRARY, or the one in the
+    library path of the system."""
     global _loaded
     if _loaded is not None:
         return _loaded
@@ -61,7 +61,7 @@ def _library():
 
 
 def library_version():
-    """Returns the version of libvpipe, "0.1.0"."""
+    """Returns the version of libvpipe, such as "0.1.0"."""
     return _library().vpipe_version().decode()
 
 
@@ -75,7 +75,7 @@ def _fit(ids):
 
 
 def _ids(prompt):
-    """A list of ids as the library takes it."""
+    """Converts a prompt to an array of int32, or raises Error."""
     try:
         ids = numpy.array(prompt)
     except ValueError:  # lists of different lengths
@@ -87,7 +87,7 @@ def _ids(prompt):
 
 class Model:
     """A trained model: a run, a checkpoint or a Hugging Face folder. Other
-    arguments are keys for how it is run: Model("runs/a", stages=2)."""
+    arguments are keys that control how it is run: Model("runs/a", stages=2)."""
 
     def __init__(self, path, **keys):
         self._handle = ctypes.c_void_p()
@@ -151,7 +151,7 @@ class Model:
         return out[: n_out.value]
 
     def evaluate(self):
-        """Returns loss, accuracy and number of labels on the held-out data."""
+        """Returns loss, accuracy and n_labels for the held-out data."""
         score, error = _Score(), _Error()
         _check(
             self._library.vpipe_model_evaluate(

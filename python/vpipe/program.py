@@ -1,4 +1,4 @@
-"""Starts the program vpipe and follows what it writes."""
+"""Starts the program vpipe and reads its records while it runs."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ _STOP_SECONDS = 60
 
 
 def _text(value):
-    """A value as --set takes it."""
+    """Returns a value as text for --set."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
@@ -35,9 +35,9 @@ def _find_program(program):
 
 
 class Training:
-    """A training in a process of its own; see train(). An iterator over the
-    records of its metrics.jsonl, as they are written. Ends the process when the
-    `with` block is left."""
+    """A training in a process of its own; see train(). Iterates over the records
+    of its metrics.jsonl as they are written. Leaving the `with` block ends the
+    process."""
 
     def __init__(self, command, output, log):
         self.output = output
@@ -69,7 +69,7 @@ class Training:
         return self._process.poll() is None
 
     def _new_records(self):
-        """Whole lines that were added since the last call."""
+        """Yields the records of complete lines added since the last call."""
         try:
             with open(os.path.join(self.output, "metrics.jsonl"), "rb") as f:
                 f.seek(self._offset)
@@ -84,8 +84,8 @@ class Training:
                 yield record
 
     def stop(self, timeout=_STOP_SECONDS):
-        """Asks the program to save a checkpoint and to end. Returns its exit
-        status: 0 or 3. A program that does not end in time is killed."""
+        """Sends SIGTERM: the program saves a checkpoint and exits. Returns its
+        exit status, 0 or 3. After `timeout` seconds kills it and raises Error."""
         if self.running():
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -97,7 +97,8 @@ class Training:
         return self._finish()
 
     def _finish(self):
-        """The last line that was printed says what went wrong."""
+        """Waits for the end. Raises Error with the last printed line after a
+        failure."""
         if self.status is None:
             self.status = self._process.wait()
             self._log.seek(0)
@@ -109,7 +110,7 @@ class Training:
         return self.status
 
     def run(self):
-        """Returns the folder of the run."""
+        """Returns the run that the training writes."""
         return Run(self.output)
 
 
@@ -117,12 +118,12 @@ def train(config, set=None, output=None, resume=None, program=None):
     """Starts `vpipe train` and returns a Training, an iterator over its records.
 
     config   a YAML file
-    set      keys in place of those of the file: {"stages": 4}
-    output   folder of the run; None: a new folder below the temporary one
-    resume   a run or a checkpoint to go on from
-    program  path of vpipe; None: VPIPE_PROGRAM, or vpipe by PATH
+    set      keys that override those of the file: {"stages": 4}
+    output   folder of the run; None: a new temporary folder
+    resume   a run or a checkpoint to resume
+    program  path of vpipe; None: VPIPE_PROGRAM, or vpipe in PATH
 
-    vpipe.Error with the program's own line if it fails.
+    Raises vpipe.Error with the program's message if it fails.
     """
     command = [_find_program(program), "train", os.fspath(config), "--quiet"]
     for key, value in (set or {}).items():

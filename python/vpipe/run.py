@@ -7,12 +7,12 @@ import numpy
 
 from .error import Error
 
-_LINE_BYTES = 64 * 1024  # longer lines are left out, as in the program
+_LINE_BYTES = 64 * 1024  # longer lines are skipped, as in the program
 
 
 def read_record(line):
-    """Returns the object of one line of metrics.jsonl, or None if it is not one:
-    a run that writes at this moment may have a part of a line."""
+    """Returns the record in one line of metrics.jsonl, or None if the line is no
+    record: the last line may be incomplete while a run writes it."""
     if len(line) > _LINE_BYTES:
         return None
     try:
@@ -29,8 +29,9 @@ def _is_number(value):
 
 
 def _number(value):
-    """A number of a record; NaN for what is missing. In asynchronous training
-    grad_norm is a list, by stage: the root of the sum of squares."""
+    """Returns a value of a record as float; NaN if it is missing. For a list, such
+    as grad_norm per stage in asynchronous training, returns the square root of
+    the sum of squares."""
     if _is_number(value):
         return float(value)
     if isinstance(value, list) and value and all(map(_is_number, value)):
@@ -39,7 +40,7 @@ def _number(value):
 
 
 def _scalar(text):
-    """A value of config.yml, which vpipe writes on one line."""
+    """Parses a value of config.yml, which vpipe writes on one line."""
     text = text.strip()
     if text.startswith('"'):
         try:
@@ -60,7 +61,7 @@ def _scalar(text):
 
 
 def parse_config(text):
-    """Returns the keys of a configuration as vpipe writes it."""
+    """Returns the keys and values of a configuration that vpipe has written."""
     config = {}
     for line in text.splitlines():
         key, colon, value = line.partition(":")
@@ -70,14 +71,14 @@ def parse_config(text):
 
 
 class Run:
-    """The folder of a run, which may be running: reload() reads it again.
+    """The folder of a run, which may still be running: reload() reads it again.
 
     loss, step, lr, ...  arrays, one number per step (see metrics())
     evals                arrays "step" and "eval_loss", one per evaluation
-    events               other records, as they are
-    config               keys and values, as resolved
-    plan                 plan.json, as it is; None if there is none
-    skipped              lines of metrics.jsonl that are no records
+    events               all other records
+    config               resolved keys and values
+    plan                 content of plan.json; None if there is none
+    skipped              number of lines of metrics.jsonl that are no records
     """
 
     def __init__(self, path):
@@ -138,8 +139,8 @@ class Run:
         }
 
     def metrics(self):
-        """Returns the arrays by name. "memory" is a list of lists: bytes of each
-        stage, whose number may change."""
+        """Returns a dict of all arrays. "memory" is a list of lists, the bytes of
+        each stage, because the number of stages may change."""
         return dict(self._metrics)
 
     def __getattr__(self, name):

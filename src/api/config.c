@@ -1,4 +1,4 @@
-/* struct vpipe_config: what a trainer will be made of. */
+/* struct vpipe_config: keys, files, model and data for trainers. */
 #include "api/internal.h"
 
 #include "config/key.h"
@@ -70,7 +70,7 @@ void vpipe_config_free(struct vpipe_config *config)
     free(config);
 }
 
-/* Replaces a text of the handle. */
+/* Replaces a string of the handle by a copy of `text`. */
 static enum vpipe_status set_text(char **field, const char *text,
                                   struct vpipe_error *error)
 {
@@ -153,7 +153,8 @@ enum vpipe_status vpipe_config_set_data(struct vpipe_config *config,
     return vp_api_report(error, st, &err);
 }
 
-/* Rows fit 32 bits, as in batches of files. */
+/* Limits rows to 2^30, so that row numbers fit 32 bits as in batches of
+ * files. */
 static enum vp_status check_shape(const struct vpipe_shape *shape,
                                   struct vp_err *err)
 {
@@ -199,6 +200,6 @@ enum vpipe_status vpipe_config_set_model(struct vpipe_config *config,
         st = vp_api_model_init(&model, &err);
     vp_caller_leave(&caller);
     if (st == VP_OK)
-        config->model = model; /* its pointers are set by each trainer */
+        config->model = model; /* each trainer sets its pointers anew */
     return vp_api_report_callback(error, st, &err, model.code);
 }

@@ -1,11 +1,12 @@
-/* Minibatches by callback: hands out the arrays, checks what was written. */
+/* Minibatches by callback: passes arrays to the caller's function and checks
+ * the numbers that it writes. */
 #include "api/internal.h"
 
 #include "config/buckets.h"
 
 #include <string.h>
 
-/* ---- What the model reads ------------------------------------------------ */
+/* ---- Inputs of the model ------------------------------------------------- */
 
 static void find_inputs(const struct vp_graph *graph, struct vp_api_data *data)
 {
@@ -48,7 +49,7 @@ static enum vp_status check_role(const struct vp_api_data *data, int role,
     return VP_OK;
 }
 
-/* The arrays that the model reads, with their first values. */
+/* Returns the arrays that the model reads, with their initial values. */
 static struct vpipe_batch hand_out(const struct vp_api_data *data,
                                    const struct vp_batch *batch)
 {
@@ -108,7 +109,7 @@ static enum vp_status fill_eval(void *ctx, uint64_t m, struct vp_batch *batch,
     return fill(ctx, VPIPE_EVAL, m, batch, err);
 }
 
-/* ---- All of it ----------------------------------------------------------- */
+/* ---- Setting up ---------------------------------------------------------- */
 
 enum vp_status vp_api_data_init(struct vp_api_data *data,
                                 const struct vp_config *config,

@@ -1,4 +1,5 @@
-/* Errors by value, names, the version, and the state of the calling thread. */
+/* Status codes and messages of the public interface, its version, and the saved
+ * floating-point environment and locale of the calling thread. */
 #include "api/internal.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Models from operators: the builders of src/graph with checked arguments. */
+/* Models from operators: checks arguments and calls the builders of
+ * src/graph. */
 #include "api/internal.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@
 struct vpipe_graph {
     struct vp_graph *graph;
     const struct vp_dims *dims;
-    vp_val inputs[VP_ROLE_COUNT]; /* VP_NONE: not asked for yet */
+    vp_val inputs[VP_ROLE_COUNT]; /* VP_NONE: not used yet */
 };
 
 /* ---- Checks -------------------------------------------------------------- */
@@ -16,7 +17,8 @@ static bool is_value(struct vpipe_graph *g, int value)
 {
     if (value >= 0 && value < g->graph->n_values)
         return true;
-    vp_graph_refuse(g->graph, "an operator is given a value that is not there");
+    vp_graph_refuse(g->graph,
+                    "an operator is given a value that does not exist");
     return false;
 }
 
@@ -25,12 +27,13 @@ static bool is_value_or_none(struct vpipe_graph *g, int value)
     return value == VPIPE_NONE || is_value(g, value);
 }
 
-/* Weights, gradients and moments of a block belong together. */
+/* Refuses parameters of other blocks: a block is saved and moved with its own
+ * weights, gradients and moments. */
 static bool is_param(struct vpipe_graph *g, int param)
 {
     if (param < 0 || param >= g->graph->n_params) {
         vp_graph_refuse(g->graph,
-                        "an operator is given a parameter that is not there");
+                        "an operator is given a parameter that does not exist");
         return false;
     }
     if (g->graph->params[param].block == g->graph->n_blocks - 1)
@@ -54,8 +57,7 @@ static bool is_number(struct vpipe_graph *g, float number)
     return false;
 }
 
-/* After the first mistake, nothing is looked at any more. Each operator is a line
- * of its own: what recomputation counts. */
+/* Returns false after the first mistake, and if there is no block yet. */
 static bool begin(struct vpipe_graph *g)
 {
     if (!g || g->graph->status != VP_OK)
@@ -68,10 +70,8 @@ static bool begin(struct vpipe_graph *g)
     return true;
 }
 
-static void begin_line(struct vpipe_graph *g)
-{
-    vp_graph_line(g->graph);
-}
+/* Each operator below begins a line of its own (vp_graph_line()), the unit in
+ * which recomputation is counted. */
 
 /* ---- Blocks, inputs, parameters ------------------------------------------ */
 
@@ -134,7 +134,7 @@ static bool is_name_free(const struct vp_graph *graph, const char *name)
     return true;
 }
 
-/* Names are those of tensors in checkpoints. */
+/* Returns true if the name can be that of a tensor in a checkpoint. */
 static bool is_good_name(const char *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
@@ -163,7 +163,8 @@ int vpipe_param(struct vpipe_graph *graph, const char *name, int64_t rows,
     else if (!is_name_free(graph->graph, name))
         vp_graph_refuse(graph->graph, "two parameters have the same name");
     else if ((size_t)init >= VP_COUNT_OF(inits))
-        vp_graph_refuse(graph->graph, "a parameter has no such first value");
+        vp_graph_refuse(graph->graph,
+                        "a parameter has an unknown initial value");
     else if (rows < 1 || cols < 1 || !vp_mul_i64(rows, cols, &n) ||
              n > INT64_C(1) << 40)
         vp_graph_refuse(graph->graph,
@@ -181,7 +182,7 @@ int vpipe_tied(struct vpipe_graph *graph, int param)
         return VPIPE_NONE;
     if (param < 0 || param >= graph->graph->n_params) {
         vp_graph_refuse(graph->graph, "vpipe_tied() is given a parameter that "
-                                      "is not there");
+                                      "does not exist");
         return VPIPE_NONE;
     }
     return vp_graph_tied(graph->graph, param);
@@ -197,7 +198,7 @@ int vpipe_embed(struct vpipe_graph *graph, int ids, int table, int positions,
         !is_value_or_none(graph, types) ||
         !is_param_or_none(graph, types_table))
         return VPIPE_NONE;
-    begin_line(graph);
+    vp_graph_line(graph->graph);
     return vp_embed(graph->graph, ids, types, table, positions, types_table,
                     1.0f, -1);
 }
@@ -219,7 +220,7 @@ int vpipe_linear(struct vpipe_graph *graph, int x, int weight, int bias,
         vp_graph_refuse(graph->graph, "vpipe_linear() has no such activation");
         return VPIPE_NONE;
     }
-    begin_line(graph);
+    vp_graph_line(graph->graph);
     return vp_linear(graph->graph, x, weight, bias, acts[activation]);
 }
 
@@ -233,7 +234,7 @@ int vpipe_layernorm(struct vpipe_graph *graph, int x, int gamma, int beta,
         vp_graph_refuse(graph->graph, "eps of a layer norm must be above 0");
         return VPIPE_NONE;
     }
-    begin_line(graph);
+    vp_graph_line(graph->graph);
     return vp_layernorm(graph->graph, x, gamma, beta, eps);
 }
 
@@ -243,7 +244,7 @@ int vpipe_attention(struct vpipe_graph *graph, int q, int kv, int mask,
     if (!begin(graph) || !is_value(graph, q) || !is_value_or_none(graph, kv) ||
         !is_value_or_none(graph, mask) || !is_number(graph, p))
         return VPIPE_NONE;
-    begin_line(graph);
+    vp_graph_line(graph->graph);
     return vp_attention(graph->graph, q, kv, mask, heads, causal != 0, p);
 }
 
@@ -251,7 +252,7 @@ int vpipe_dropout(struct vpipe_graph *graph, int x, float p)
 {
     if (!begin(graph) || !is_value(graph, x) || !is_number(graph, p))
         return VPIPE_NONE;
-    begin_line(graph);
+    vp_graph_line(graph->graph);
     return vp_dropout(graph->graph, x, p);
 }
 
@@ -259,7 +260,7 @@ int vpipe_add(struct vpipe_graph *graph, int branch, int trunk)
 {
     if (!begin(graph) || !is_value(graph, branch) || !is_value(graph, trunk))
         return VPIPE_NONE;
-    begin_line(graph);
+    vp_graph_line(graph->graph);
     return vp_add(graph->graph, branch, trunk);
 }
 
@@ -267,7 +268,7 @@ int vpipe_scale(struct vpipe_graph *graph, int x, float factor)
 {
     if (!begin(graph) || !is_value(graph, x) || !is_number(graph, factor))
         return VPIPE_NONE;
-    begin_line(graph);
+    vp_graph_line(graph->graph);
     return vp_scale(graph->graph, x, factor);
 }
 
@@ -275,7 +276,7 @@ int vpipe_gather(struct vpipe_graph *graph, int x, int rows)
 {
     if (!begin(graph) || !is_value(graph, x) || !is_value(graph, rows))
         return VPIPE_NONE;
-    begin_line(graph);
+    vp_graph_line(graph->graph);
     return vp_gather(graph->graph, x, rows);
 }
 
@@ -289,7 +290,7 @@ int vpipe_cross_entropy(struct vpipe_graph *graph, int logits, int labels,
         vp_graph_refuse(graph->graph, "smoothing must be from 0 to below 1");
         return VPIPE_NONE;
     }
-    begin_line(graph);
+    vp_graph_line(graph->graph);
     return vp_cross_entropy(graph->graph, logits, labels, VP_NONE, smoothing);
 }
 

@@ -1,5 +1,5 @@
-/* Shared by the files of this folder: handles, errors, and the state of the
- * calling thread. */
+/* Declarations shared by the files of this folder: handles, errors, and the
+ * saved state of the calling thread. */
 #ifndef VP_API_INTERNAL_H
 #define VP_API_INTERNAL_H
 
@@ -17,27 +17,31 @@
 
 /* ---- The calling thread -------------------------------------------------- */
 
-/* Floating-point environment and locale of a caller, while the library works with
- * the default ones: files are written in the C locale, and results do not depend
- * on the caller's rounding. */
+/* Saved floating-point environment and locale of the calling thread. The
+ * library works with the default ones, so that files are written in the C
+ * locale and results do not depend on the caller's rounding mode. */
 struct vp_caller {
     fenv_t fenv;
-    locale_t locale; /* 0: the library could not make its own */
+    locale_t locale; /* 0: newlocale() failed; the locale was not changed */
 };
 
+/* Saves the state of the calling thread and sets the defaults. */
 void vp_caller_enter(struct vp_caller *caller);
+/* Restores the saved state. */
 void vp_caller_leave(const struct vp_caller *caller);
 
 /* ---- Errors -------------------------------------------------------------- */
 
-/* Writes status and message; both are cleared for VP_OK. `error` may be NULL. */
+/* Writes status and message to `error`, which may be NULL; the message is empty
+ * for VP_OK. Returns the public status. */
 enum vpipe_status vp_api_report(struct vpipe_error *error, enum vp_status st,
                                 const struct vp_err *err);
-/* The same with VPIPE_CALLBACK if a callback returned `code`, not 0. */
+/* The same, but a failure is VPIPE_CALLBACK if `code`, which a callback
+ * returned, is not 0. */
 enum vpipe_status vp_api_report_callback(struct vpipe_error *error,
                                          enum vp_status st,
                                          const struct vp_err *err, int code);
-/* VPIPE_INVALID: "function: argument ... is NULL". */
+/* Returns VPIPE_INVALID with "function: argument ... is NULL". */
 enum vpipe_status vp_api_null(struct vpipe_error *error, const char *function,
                               const char *argument);
 
@@ -49,44 +53,45 @@ struct vp_key_sets {
     int n;
 };
 
-/* Refuses unknown keys. */
+/* Appends a copy. Fails with VP_ERR_INVALID for an unknown key. */
 enum vp_status vp_key_sets_add(struct vp_key_sets *sets, const char *key,
                                const char *value, struct vp_err *err);
 void vp_key_sets_release(struct vp_key_sets *sets);
 
-/* ---- Models and data of the caller's ------------------------------------- */
+/* ---- Models and data by callback ----------------------------------------- */
 
-/* A model by callback; `build` NULL: none. */
+/* A model by callback; `build` NULL: there is none. */
 struct vp_api_model {
     vpipe_build_fn build;
     void *ctx;
-    int code; /* what the callback returned last, if not 0 */
+    int code; /* last value other than 0 that the callback returned */
     struct vp_custom_model custom;
     struct vp_model model;
     struct vp_model_size size;
 };
 
-/* Points the parts of the model to each other, wherever it was copied to, and
- * builds it once. */
+/* Sets the pointers between the parts of the model, after it was copied, and
+ * builds it once to check it. */
 enum vp_status vp_api_model_init(struct vp_api_model *model,
                                  struct vp_err *err);
 
-/* Minibatches by callback; `fill` NULL: none. */
+/* Minibatches by callback; `fill` NULL: there are none. */
 struct vp_api_data {
     vpipe_fill_fn fill;
     void *ctx;
     int64_t n_train, n_eval;
-    int code; /* what the callback returned, if not 0 */
+    int code; /* last value other than 0 that the callback returned */
     struct vp_dims dims;
     struct vp_input_range ranges[VP_ROLE_COUNT];
-    bool is_read[VP_ROLE_COUNT]; /* by the model */
+    bool is_read[VP_ROLE_COUNT]; /* the model reads this array */
     bool has_range[VP_ROLE_COUNT];
-    pthread_mutex_t lock; /* one call at a time */
+    pthread_mutex_t lock; /* serialises calls of `fill` */
     struct vp_data_maker train, eval;
 };
 
-/* Finds out what the model of `config` reads, and makes makers that fill its
- * batches. `data` must not move afterwards. Release it. */
+/* Finds the arrays that the model of `config` reads, and sets up `train` and
+ * `eval`, which point to `data`: it must not move afterwards. Release with
+ * vp_api_data_release(). */
 enum vp_status vp_api_data_init(struct vp_api_data *data,
                                 const struct vp_config *config,
                                 struct vp_err *err);
@@ -95,11 +100,11 @@ void vp_api_data_release(struct vp_api_data *data);
 /* ---- Handles ------------------------------------------------------------- */
 
 struct vpipe_config {
-    char *path; /* of a file; NULL: none */
+    char *path; /* YAML file; NULL: none */
     struct vp_key_sets sets;
     char *plan; /* JSON; NULL: none */
     struct vp_api_model model;
-    struct vp_api_data data; /* callback and numbers only */
+    struct vp_api_data data; /* only fill, ctx, n_train and n_eval are set */
     void (*log)(void *ctx, const char *line);
     void *log_ctx;
 };

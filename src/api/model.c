@@ -1,4 +1,5 @@
-/* struct vpipe_model: a trained model on disk; Hugging Face folders. */
+/* struct vpipe_model: generation and evaluation with a trained model on disk;
+ * export and import of Hugging Face folders. */
 #include "api/internal.h"
 
 #include "run/evaluate.h"
@@ -16,13 +17,13 @@
 struct vpipe_model {
     struct vp_model_source *source;
     struct vp_key_sets sets;
-    char *text; /* the configuration, as it was asked for */
+    char *text; /* last result of vpipe_model_config() */
 
-    /* Of the last call that ran the model. */
+    /* State of the last call that ran the model. */
     struct vp_config config;
     struct vp_generate_config generate;
     struct vp_evaluate_config evaluate;
-    bool lost; /* a rank did not return, and may still use all of it */
+    bool lost; /* a rank thread never returned and may still use all of it */
     struct vpipe_model *next_lost;
 };
 
@@ -51,7 +52,8 @@ enum vpipe_status vpipe_model_open(const char *path,
     return vp_api_report(error, st, &err);
 }
 
-/* Leaked on purpose: see `lost`. */
+/* Leaked on purpose, see `lost`. The list keeps it reachable for leak
+ * checkers. */
 static void keep_lost(struct vpipe_model *model)
 {
     static _Atomic(struct vpipe_model *) lost;
@@ -97,7 +99,7 @@ static enum vp_status load_config(const struct vpipe_model *model,
                                   model->sets.n, config, err);
 }
 
-/* Makes model->config that of a call that runs the model. */
+/* Loads model->config for a call that runs the model. */
 static enum vp_status begin_call(struct vpipe_model *model, struct vp_err *err)
 {
     if (model->lost)

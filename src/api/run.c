@@ -1,4 +1,5 @@
-/* struct vpipe_run: what a run wrote, as arrays and texts. */
+/* struct vpipe_run: metrics of a run as arrays, its configuration and plan as
+ * texts. */
 #include "api/internal.h"
 
 #include "base/file.h"
@@ -11,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Columns of steps come first. */
+/* Columns of steps come before those of evaluations. */
 enum { N_STEP_COLUMNS = 9, N_COLUMNS = 11 };
 
-/* Where the number is in a record; 0: it is the step. */
+/* Names of columns and offsets of their values in a record; 0: its step. */
 static const struct {
     const char *name;
     size_t offset;
@@ -43,7 +44,8 @@ struct vpipe_run {
 
 /* ---- Metrics ------------------------------------------------------------- */
 
-/* Makes room for one more row in columns [first, last). */
+/* Makes room for one more row in columns [first, last). Returns false if out of
+ * memory. */
 static bool grow(struct vpipe_run *run, int first, int last, size_t n,
                  size_t *cap)
 {
@@ -94,7 +96,7 @@ static void take_record(void *ctx, const struct vp_metrics_record *record)
 
 /* ---- The handle ---------------------------------------------------------- */
 
-/* A file that is not there leaves NULL. */
+/* Leaves *text_out as it is, NULL, if the file does not exist. */
 static enum vp_status read_text(const char *folder, const char *name,
                                 char **text_out, struct vp_err *err)
 {

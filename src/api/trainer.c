@@ -1,4 +1,4 @@
-/* struct vpipe_trainer: a session of src/run with callbacks of the caller's. */
+/* struct vpipe_trainer: a session of src/run with the caller's callbacks. */
 #include "api/internal.h"
 
 #include "run/auto_plan.h"
@@ -16,15 +16,15 @@ struct vpipe_trainer {
     void *log_ctx;
     struct vp_run_events events;
     struct vp_session *session;
-    char *plan, *text; /* as they were asked for */
-    bool lost;         /* a rank did not return while the trainer was created */
+    char *plan, *text; /* last results of vpipe_trainer_plan() and _config() */
+    bool lost;         /* a rank never returned while the trainer was created */
     struct vpipe_trainer *next_lost;
 
-    /* Of a call that trains. */
+    /* State of a call that trains. */
     struct vp_caller caller;
     vpipe_step_fn on_step;
     void *step_ctx;
-    double *losses; /* room for n_losses; NULL: not wanted */
+    double *losses; /* array of n_losses; NULL: not wanted */
     int64_t first_step, n_losses;
     volatile sig_atomic_t stop;
 };
@@ -197,7 +197,8 @@ enum vpipe_status vpipe_trainer_create(const struct vpipe_config *config,
     return vp_api_report_callback(error, st, &err, code);
 }
 
-/* Leaked on purpose: a rank that did not return may still use all of it. */
+/* Leaked on purpose: a rank thread that never returned may still use it. The
+ * list keeps it reachable for leak checkers. */
 static void keep_lost(struct vpipe_trainer *trainer)
 {
     static _Atomic(struct vpipe_trainer *) lost;
@@ -321,7 +322,8 @@ enum vpipe_status vpipe_trainer_save(struct vpipe_trainer *trainer,
 
 /* ---- Questions ----------------------------------------------------------- */
 
-/* The parameter that has a part of this name; a tied copy has its owner's. */
+/* Finds the part of a parameter by its name. A tied copy has the name of its
+ * owner, which comes first. Returns NULL if there is none. */
 static const struct vp_part *find_part(const struct vp_graph *graph,
                                        const char *name, vp_par *param_out)
 {

@@ -1,3 +1,5 @@
+/* Finds this machine's addresses, makes the job's token, and prints and parses
+ * the text form of a supervisor's address. */
 #include "job/address.h"
 
 #include "base/value.h"
@@ -33,7 +35,7 @@ static bool is_wanted(const struct ifaddrs *it, const char *interface)
     return !(it->ifa_flags & IFF_LOOPBACK);
 }
 
-/* "lo, eth0" */
+/* Writes the names of all IPv4 interfaces: "lo, eth0". */
 static void name_all(const struct ifaddrs *list, char *out, size_t n)
 {
     size_t used = 0;
@@ -79,8 +81,8 @@ enum vp_status vp_address_find(const char *interface, bool local,
                              "interface '%s' that is up; use one of %s",
                              interface, names);
     return vp_err_set(err, VP_ERR_INVALID,
-                      "this machine has no network interface but %s, and "
-                      "cannot be reached from other hosts",
+                      "this machine has no network interface but %s, so other "
+                      "hosts cannot reach it; connect it to their network",
                       names);
 }
 
@@ -89,7 +91,8 @@ enum vp_status vp_address_make_token(struct vp_address *out, struct vp_err *err)
     unsigned char bytes[sizeof(out->token) / 2];
 
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
-        return vp_err_set(err, VP_ERR_IO, "no random bytes (%s)",
+        return vp_err_set(err, VP_ERR_IO,
+                          "the kernel returned no random bytes (%s)",
                           strerror(errno));
     for (size_t i = 0; i < sizeof(bytes); i++)
         snprintf(out->token + 2 * i, 3, "%02x", bytes[i]);
@@ -113,7 +116,8 @@ void vp_address_print(const struct vp_address *address, char *out, size_t n)
         snprintf(out + used, n - used, ":%d:%s", address->port, address->token);
 }
 
-/* The part before one of `ends`, which is then skipped. */
+/* Copies the text up to the first of `ends` and moves `*at` there. Returns
+ * false if that text is empty or does not fit into `n` bytes. */
 static bool take(const char **at, const char *ends, char *out, size_t n)
 {
     size_t length = strcspn(*at, ends);

@@ -1,3 +1,5 @@
+/* Maps a rank's blackbox to a file, and keeps the rank alive if that file is
+ * truncated under the mapping. */
 #include "job/blackbox_file.h"
 
 #include <errno.h>
@@ -24,13 +26,13 @@ struct vp_blackbox *vp_blackbox_map(void)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* ---- Files that are cut short ------------------------------------------- */
+/* ---- Truncated files ---------------------------------------------------- */
 
-/* A blackbox that is kept in a file. Never freed: a blackbox is never
+/* A blackbox that is mapped to a file. Never freed, because a blackbox is never
  * unmapped. */
 struct kept {
     struct vp_blackbox *blackbox;
-    atomic_bool lost; /* memory of its own takes the place of the file */
+    atomic_bool lost; /* anonymous memory has replaced the file */
     struct kept *next;
 };
 
@@ -44,8 +46,8 @@ static bool is_in(const struct vp_blackbox *blackbox, const void *address)
     return at >= first && at < first + sizeof(*blackbox);
 }
 
-/* Two threads may get here for one blackbox: the second one repeats its access
- * until the first one has mapped memory there. */
+/* Maps anonymous memory in place of the file. If two threads fault in the same
+ * blackbox, the second repeats its access until the first has mapped memory. */
 static bool replace_file(struct kept *kept)
 {
     if (atomic_exchange(&kept->lost, true))
@@ -55,9 +57,10 @@ static bool replace_file(struct kept *kept)
                 0) == (void *)kept->blackbox;
 }
 
-/* A mapped page whose file was truncated, or cannot be read or written any
- * more, raises SIGBUS. The rank goes on with a blackbox without a file. Only
- * system calls are made here. */
+/* Handles SIGBUS, which the kernel raises for a mapped page whose file was
+ * truncated or has an I/O error. The rank continues with a blackbox without a
+ * file. Faults elsewhere go to the previous handler. Makes only system calls,
+ * to be async-signal-safe. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     int error = errno;
@@ -73,7 +76,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
              old_action.sa_handler != SIG_IGN)
         old_action.sa_handler(number);
     else
-        sigaction(SIGBUS, &old_action, NULL); /* the access is made again */
+        sigaction(SIGBUS, &old_action, NULL); /* the access faults again */
     errno = error;
 }
 
@@ -102,8 +105,8 @@ static bool protect(struct vp_blackbox *blackbox)
 
 /* ---- Keeping and reading ------------------------------------------------ */
 
-/* The file takes the place of the memory, at the same address. A file that is
- * there is not truncated: a rank may have mapped it. */
+/* MAP_FIXED replaces the memory by the file at the same address. An existing
+ * file is unlinked, not truncated: another rank may have mapped it. */
 enum vp_status vp_blackbox_file_keep(struct vp_blackbox *blackbox,
                                      const char *folder, int rank,
                                      struct vp_err *err)

@@ -1,3 +1,5 @@
+/* Builds the command line that runs a rank in a container: Apptainer,
+ * Singularity or Docker. */
 #include "job/container.h"
 
 #include "job/process.h"
@@ -7,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Docker takes no environment over by itself, and no pattern either: what MPI's
- * ranks and ours find there. Names that are not set are left out by it. */
+/* Environment variables that ranks of MPI and of vpipe read. Docker passes none
+ * on unless it is named, and accepts no patterns. It ignores names that are not
+ * set. */
 static const char *const docker_variables[] = {
     "VPIPE_SUPERVISOR",
     "VPIPE_ISA",
@@ -85,7 +88,8 @@ static enum vp_status missing(const char *image, const char *tools,
                       image, tools);
 }
 
-/* The same path inside. Nothing but a comma parts the fields. */
+/* Mounts `path` at the same path in the container. Only a comma separates the
+ * fields of --mount, so a colon in the path is allowed. */
 static void add_mount(struct vp_words *words, const char *path)
 {
     vp_words_addf(words, "--mount=type=bind,source=%s,target=%s", path, path);
@@ -105,7 +109,7 @@ static enum vp_status add_apptainer(struct vp_words *words, const char *image,
     if (access("/dev/nvidiactl", F_OK) == 0)
         vp_words_add(words, "--nv");
     if (strchr(folder, ':')) {
-        add_mount(words, folder); /* which old versions do not have */
+        add_mount(words, folder); /* old versions have no --mount */
     } else {
         vp_words_add(words, "--bind");
         vp_words_add(words, folder);
@@ -116,8 +120,8 @@ static enum vp_status add_apptainer(struct vp_words *words, const char *image,
     return VP_OK;
 }
 
-/* As the user, with the host's network, processes and shared memory: ranks
- * find each other as they would outside. */
+/* Runs as this user with the network, pid and IPC namespaces of the host, so
+ * that ranks reach each other as they would outside of a container. */
 static enum vp_status add_docker(struct vp_words *words, const char *image,
                                  const char *folder, const char *here,
                                  struct vp_err *err)
@@ -136,7 +140,7 @@ static enum vp_status add_docker(struct vp_words *words, const char *image,
         vp_words_add(words, "--gpus=all");
     add_mount(words, folder);
     add_mount(words, here);
-    add_mount(words, "/tmp"); /* where MPI's ranks meet */
+    add_mount(words, "/tmp"); /* session files of Open MPI */
     vp_words_addf(words, "--workdir=%s", here);
     for (int i = 0; docker_variables[i]; i++)
         vp_words_addf(words, "--env=%s", docker_variables[i]);
@@ -149,8 +153,8 @@ static enum vp_status check_path(const char *path, struct vp_err *err)
     if (!strpbrk(path, ",\"\n"))
         return VP_OK;
     return vp_err_set(err, VP_ERR_INVALID,
-                      "key 'container': %s: a container cannot be given a path "
-                      "with a comma or quotes; work in another folder",
+                      "key 'container': %s: a container cannot mount a path "
+                      "with a comma or quotes; use another folder",
                       path);
 }
 

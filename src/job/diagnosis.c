@@ -1,3 +1,5 @@
+/* Keeps the state of all ranks and finds the rank that holds a job up, and the
+ * cause. */
 #include "job/diagnosis.h"
 
 #include "base/clock.h"
@@ -8,11 +10,14 @@
 
 #define SECOND INT64_C(1000000000)
 
-/* A beat comes several times a second. */
+/* A rank without a heartbeat for this time is silent. Heartbeats come several
+ * times a second. */
 #define LONGEST_SILENCE (10 * SECOND)
-/* Ranks that end together are looked at together. */
+/* Delay between the end of a rank and the diagnosis, so that ranks that end at
+ * about the same time are compared. */
 #define SETTLE (SECOND * 3 / 10)
-/* Ranks that wait complain first. */
+/* Added to watchdog_seconds, so that ranks that wait report their timeout
+ * before the supervisor judges by itself. */
 #define GRACE (2 * SECOND)
 
 static int64_t least(int64_t a, int64_t b)
@@ -25,13 +30,13 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* What a rank says may be any number. */
+/* Saturates: a rank may report any number. */
 static int64_t ns_of(int64_t ms)
 {
     return ms < INT64_MAX / 1000000 ? ms * 1000000 : INT64_MAX;
 }
 
-/* ---- What is known ------------------------------------------------------ */
+/* ---- State of the ranks ------------------------------------------------- */
 
 enum vp_status vp_roster_init(struct vp_roster *roster, int n_ranks,
                               int watchdog_seconds, int64_t now_ns)
@@ -64,7 +69,8 @@ static void note_end(struct vp_roster *roster, struct vp_watched *rank,
     rank->end_ns = now_ns;
 }
 
-/* No rank beats, and all of them did until about the same time. */
+/* Returns true if the heartbeats of all running ranks stopped within the same
+ * second: the user has suspended the job. */
 static bool are_frozen(const struct vp_roster *roster, int64_t now_ns)
 {
     int64_t first = INT64_MAX, last = INT64_MIN;
@@ -150,7 +156,7 @@ void vp_roster_lose(struct vp_roster *roster, int rank, int64_t now_ns)
 
     it->gone = true;
     if (it->final.word != VP_WORD_FAILED)
-        it->order = 0; /* it was done, but there: this is its end */
+        it->order = 0; /* its last message was no end: the process ends now */
     note_end(roster, it, now_ns);
 }
 
@@ -164,7 +170,7 @@ static bool all_have_spoken(const struct vp_roster *roster)
     return true;
 }
 
-/* A rank that is done stays until all others are, too. */
+/* A rank that is done keeps its connection until all ranks are done. */
 bool vp_watched_is_dead(const struct vp_roster *roster,
                         const struct vp_watched *rank)
 {
@@ -172,7 +178,8 @@ bool vp_watched_is_dead(const struct vp_roster *roster,
            !all_have_spoken(roster);
 }
 
-/* By its own fault: others only say that they waited, or were told to end. */
+/* Returns true if the rank failed by its own error. VP_ERR_TIMEOUT and
+ * VP_ERR_ABORTED are consequences of another rank's failure. */
 static bool has_failed(const struct vp_watched *rank)
 {
     return rank->final.word == VP_WORD_FAILED &&
@@ -180,12 +187,13 @@ static bool has_failed(const struct vp_watched *rank)
            rank->final.status != VP_ERR_ABORTED;
 }
 
-/* It is there, and has not said its last word. */
+/* Returns true if the rank is connected and has not sent its last message. */
 static bool is_running(const struct vp_watched *rank)
 {
     return rank->came && !rank->gone && rank->final.word == VP_WORD_NONE;
 }
 
+/* Returns true if the rank has waited for other ranks for limit_ns. */
 static bool complains(const struct vp_roster *roster,
                       const struct vp_watched *rank)
 {
@@ -211,7 +219,7 @@ bool vp_watched_is_waiting(const struct vp_watched *rank)
 
 /* ---- Judging all -------------------------------------------------------- */
 
-/* The first that never came, or has not yet; -1: none. */
+/* Returns the first rank that has not connected; -1: none. */
 static int first_missing(const struct vp_roster *roster)
 {
     for (int r = 0; r < roster->n_ranks; r++)
@@ -220,9 +228,10 @@ static int first_missing(const struct vp_roster *roster)
     return -1;
 }
 
-/* True if `a` ended before `b`. mpirun and srun send SIGTERM to all ranks when
- * one has died, and kill them a moment later. If all ends were seen at once,
- * the rank that had not received SIGTERM died first. */
+/* Returns true if `a` ended before `b`. mpirun and srun send SIGTERM to all
+ * ranks when one has died, and kill them a moment later. Of two dead ranks, the
+ * one that had not received SIGTERM died first, in whatever order the
+ * supervisor saw them end. */
 static bool ended_before(const struct vp_roster *roster,
                          const struct vp_watched *a, const struct vp_watched *b)
 {
@@ -232,7 +241,7 @@ static bool ended_before(const struct vp_roster *roster,
     return a->order < b->order;
 }
 
-/* The first that died or failed; -1: none. */
+/* Returns the rank that died or failed first; -1: none. */
 static int first_ended(const struct vp_roster *roster)
 {
     int first = -1;
@@ -259,7 +268,7 @@ static int first_silent(const struct vp_roster *roster, int64_t now_ns)
     return first;
 }
 
-/* The rank that complains first, by how long it has waited; -1: none. */
+/* Returns the complaining rank that has waited longest; -1: none. */
 static int first_complaint(const struct vp_roster *roster)
 {
     int first = -1;
@@ -272,8 +281,10 @@ static int first_complaint(const struct vp_roster *roster)
     return first;
 }
 
-/* A rank that computes comes before one that waits: follows the waits from
- * `rank`, or looks at all ranks where that goes round in circles. */
+/* Follows the waits from `rank` (-1: from rank 0) and returns the rank at their
+ * end, which does not wait. If the waits form a circle or end at a rank that
+ * complains, returns the first rank that computes, else the first that is
+ * between actions, else the last one reached. */
 static int follow_waits(const struct vp_roster *roster, int rank)
 {
     int at = rank < 0 ? 0 : rank;
@@ -300,7 +311,7 @@ static int follow_waits(const struct vp_roster *roster, int rank)
     return at;
 }
 
-/* For most of the limit. */
+/* Returns true for 80 % of the limit or more. */
 static bool is_long_ns(const struct vp_roster *roster, int64_t ns)
 {
     return ns >= roster->limit_ns / 5 * 4;
@@ -311,7 +322,8 @@ static bool is_long(const struct vp_roster *roster, int64_t ms)
     return is_long_ns(roster, ns_of(ms));
 }
 
-/* The rank that is in one call on a file for longest; -1: none for long. */
+/* Returns the rank that has been in one file operation for longest; -1: none
+ * for 80 % of the limit. */
 static int longest_call(const struct vp_roster *roster)
 {
     int longest = -1;
@@ -325,7 +337,8 @@ static int longest_call(const struct vp_roster *roster)
     return longest;
 }
 
-/* One that reads or writes, call after call; -1: none. */
+/* Returns the first rank that reads or writes files and whose operations end;
+ * -1: none. */
 static int first_caller(const struct vp_roster *roster, int64_t now_ns)
 {
     for (int r = 0; r < roster->n_ranks; r++)
@@ -363,8 +376,9 @@ static struct vp_diagnosis blame(enum vp_cause cause, int rank, int by,
     };
 }
 
-/* All wait: for a checkpoint that a rank cannot write, for a rank that gets no
- * core to send with, or in vain. */
+/* Called if all ranks wait. Blames a rank that hangs in a file operation, else
+ * one with slow file operations, else one that gets no core, else a lost
+ * message. */
 static struct vp_diagnosis blame_circle(const struct vp_roster *roster,
                                         int rank, int by, int64_t now_ns)
 {
@@ -399,8 +413,9 @@ static struct vp_diagnosis blame_waiting(const struct vp_roster *roster, int by,
 
 /* ---- Before the first step, and after the last -------------------------- */
 
-/* No progress for longer than its phase allows, and it waits for no rank; or
- * one call has lasted for longer than any that ends. */
+/* Returns true if the rank has made no progress for longer than its phase
+ * allows and waits for no other rank, or if one file operation has lasted
+ * longer than the limit of the longest phase. */
 static bool is_hung(const struct vp_roster *roster,
                     const struct vp_watched *rank, int64_t now_ns)
 {
@@ -423,9 +438,9 @@ static int64_t last_end_ns(const struct vp_roster *roster)
     return last;
 }
 
-/* All running ranks wait for each other for longer than their phases allow. A
- * rank may have ended the wait of another one before it ended itself, so only
- * waits that were reported well after the last end count. */
+/* Returns true if all running ranks have waited for each other for longer than
+ * their phases allow. A rank may have ended another rank's wait just before it
+ * exited, so only waits reported GRACE after the last end count. */
 static bool all_wait(const struct vp_roster *roster)
 {
     int64_t ended_ns = last_end_ns(roster);
@@ -479,8 +494,8 @@ static struct vp_diagnosis blame_absent(int rank)
                                   .by = -1 };
 }
 
-/* If even the first that died was asked to end before, it was one that had not
- * come yet. */
+/* If the rank that died first had received SIGTERM before, the launcher ended
+ * the job because of a rank that has not connected. */
 static struct vp_diagnosis blame_ended(const struct vp_roster *roster, int rank)
 {
     const struct vp_watched *it = &roster->ranks[rank];
@@ -497,7 +512,8 @@ static struct vp_diagnosis blame_ended(const struct vp_roster *roster, int rank)
         struct vp_diagnosis){ .cause = VP_CAUSE_DEAD, .rank = rank, .by = -1 };
 }
 
-/* Ranks train, and for longer than any of them may wait nothing happens. */
+/* Returns true if all ranks train and none has made progress for longer than a
+ * rank may wait. */
 static bool nothing_happens(const struct vp_roster *roster, int64_t now_ns)
 {
     if (now_ns - roster->progress_ns < roster->limit_ns + GRACE)
@@ -537,7 +553,8 @@ static struct vp_diagnosis find_cause(const struct vp_roster *roster,
     return rank >= 0 ? blame_absent(rank) : find_hung(roster, now_ns);
 }
 
-/* Other hosts are there, and none of this one's ranks can be used. */
+/* Returns the host of the diagnosed rank if all ranks of that host are lost and
+ * there are other hosts; NULL otherwise. */
 static const char *lost_host(const struct vp_roster *roster,
                              const struct vp_diagnosis *diagnosis,
                              int64_t now_ns)
@@ -570,7 +587,8 @@ bool vp_roster_has_lost(const struct vp_roster *roster, const char *host,
         if (strcmp(it->hello.host, host) != 0)
             continue;
         found = true;
-        /* Last beats of ranks that are cut off together come apart. */
+        /* A host's ranks become silent one after the other, because their last
+         * heartbeats came at different times; cut_off is known earlier. */
         if (!vp_watched_is_dead(roster, it) && !is_silent(roster, it, now_ns) &&
             !it->cut_off)
             return false;

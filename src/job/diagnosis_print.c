@@ -1,4 +1,4 @@
-/* A diagnosis as text for users. */
+/* Prints a diagnosis as text for users. */
 #include "job/diagnosis.h"
 
 #include "base/clock.h"
@@ -40,7 +40,7 @@ static void say_death(struct vp_strbuf *out,
         vp_strbuf_addf(out, " is dead: ended by signal %d (%s)",
                        diagnosis->signal, strsignal(diagnosis->signal));
     else
-        vp_strbuf_addf(out, " is dead: it ended without a word");
+        vp_strbuf_addf(out, " is dead: it exited without a last message");
 }
 
 static void say_host(struct vp_strbuf *out, const struct vp_roster *roster,
@@ -59,7 +59,8 @@ static void say_host(struct vp_strbuf *out, const struct vp_roster *roster,
                        diagnosis->cause == VP_CAUSE_DEAD ? "gone" : "silent");
 }
 
-/* Stuck or slow, in an action, a phase or a call. */
+/* Describes a rank that is stuck or slow in an action, a phase or a file
+ * operation. */
 static void say_slow(struct vp_strbuf *out, const struct vp_watched *rank,
                      const struct vp_diagnosis *diagnosis, int64_t now_ns)
 {
@@ -86,11 +87,10 @@ static void say_starved(struct vp_strbuf *out, const struct vp_watched *rank,
     const struct vp_vitals *now = &rank->vitals, *then = &rank->earlier;
 
     if (rank->is_ready)
-        vp_strbuf_addf(
-            out,
-            " is starved: no sign of life for %.1f s, and its threads "
-            "wait for a core",
-            vp_clock_seconds(rank->heard_ns, now_ns));
+        vp_strbuf_addf(out,
+                       " is starved: no heartbeat for %.1f s, and its threads "
+                       "wait for a core",
+                       vp_clock_seconds(rank->heard_ns, now_ns));
     else
         vp_strbuf_addf(out,
                        " is starved: in %.1f s its threads ran for %.1f s and "
@@ -119,12 +119,12 @@ static void accuse(struct vp_strbuf *out, const struct vp_roster *roster,
         break;
     case VP_CAUSE_STOPPED:
         vp_strbuf_addf(out,
-                       " is stopped: no sign of life for %.1f s, but its host "
+                       " is stopped: no heartbeat for %.1f s, but its host "
                        "answers",
                        silent);
         break;
     case VP_CAUSE_CUT_OFF:
-        vp_strbuf_addf(out, " is cut off: no sign of life for %.1f s", silent);
+        vp_strbuf_addf(out, " is cut off: no heartbeat for %.1f s", silent);
         break;
     case VP_CAUSE_STUCK:
     case VP_CAUSE_SLOW:
@@ -139,7 +139,8 @@ static void accuse(struct vp_strbuf *out, const struct vp_roster *roster,
         break;
     default:
         vp_strbuf_addf(out,
-                       " never came; see what its host says about starting it");
+                       " never connected; check its host, and the messages of "
+                       "mpirun or srun");
         return;
     }
     vp_strbuf_addf(out, "; last seen in ");
@@ -163,7 +164,7 @@ static void describe(struct vp_strbuf *out, const struct vp_roster *roster,
 
     vp_strbuf_addf(out, "\n  rank %d", rank);
     if (!it->came) {
-        vp_strbuf_addf(out, ": not there yet");
+        vp_strbuf_addf(out, ": not connected");
         return;
     }
     vp_strbuf_addf(out, " (%s, pid %d): ", it->hello.host, it->hello.pid);
@@ -185,7 +186,7 @@ static void describe(struct vp_strbuf *out, const struct vp_roster *roster,
                        vp_clock_seconds(it->heard_ns, now_ns));
 }
 
-/* A line for every rank, the culprit first. */
+/* Prints a line for each rank, up to MOST_LINES, starting with the culprit. */
 static void describe_all(struct vp_strbuf *out, const struct vp_roster *roster,
                          int culprit, int64_t now_ns)
 {
@@ -211,7 +212,7 @@ void vp_diagnosis_print(const struct vp_roster *roster,
         vp_strbuf_addf(&text, "rank %d waited %.1f s; ", diagnosis->by,
                        (double)roster->limit_ns * 1e-9);
     accuse(&text, roster, diagnosis, now_ns);
-    if (diagnosis->cause != VP_CAUSE_FAILED) /* else its own error says all */
+    if (diagnosis->cause != VP_CAUSE_FAILED) /* its own error is enough */
         describe_all(&text, roster, diagnosis->rank, now_ns);
     vp_err_set(out, VP_ERR_ABORTED, "%s", vp_strbuf_text(&text));
     vp_strbuf_release(&text);

@@ -1,3 +1,5 @@
+/* Connects a rank to its supervisor by a local socket or TCP, and does the
+ * rank's part of the handshake. */
 #include "job/dial.h"
 
 #include "base/limit.h"
@@ -16,22 +18,23 @@
 #include <unistd.h>
 
 enum {
-    TRY_MS = 5000, /* for the peer's next step */
-    PAUSE_MS = 100 /* between two tries */
+    TRY_MS = 5000, /* limit for one step of the connection or handshake */
+    PAUSE_MS = 100 /* between two attempts */
 };
 
-/* One call of vp_dial(). */
+/* State of one call of vp_dial(). */
 struct dial {
     struct vp_address address;
     const struct vp_hello *hello;
-    struct vp_limit limit; /* of all tries */
-    const char *why;       /* the last try failed */
-    bool is_hopeless;      /* another one would, too */
+    struct vp_limit limit; /* for all attempts together */
+    const char *why;       /* reason for which the last attempt failed */
+    bool is_hopeless;      /* another attempt would fail, too */
 };
 
 /* ---- Connecting --------------------------------------------------------- */
 
-/* Waits for `events`, at most TRY_MS and not beyond the end of all tries. */
+/* Waits for `events` up to TRY_MS and up to dial->limit. Returns false if
+ * neither brought them. */
 static bool wait_for(struct dial *dial, int fd, short events)
 {
     struct pollfd polled = { .fd = fd, .events = events };
@@ -44,7 +47,7 @@ static bool wait_for(struct dial *dial, int fd, short events)
     return false;
 }
 
-/* Returns the error, or 0. */
+/* Returns 0 or errno. */
 static int connect_socket(struct dial *dial, int fd, const struct sockaddr *at,
                           socklen_t n_at)
 {
@@ -84,8 +87,8 @@ static int connect_tcp(struct dial *dial, int fd, const char *host)
 
 /* ---- Handshake ---------------------------------------------------------- */
 
-/* Reads one line. The supervisor sends nothing after it before the next step
- * of the rank, but for the welcome: what follows that is left in the socket. */
+/* Reads one line, byte by byte: the heartbeats that may follow the welcome must
+ * stay in the socket. */
 static bool read_line(struct dial *dial, int fd, struct vp_message *out)
 {
     char text[VP_MESSAGE_BYTES];
@@ -140,14 +143,15 @@ static bool shake_hands(struct dial *dial, int fd)
         !read_line(dial, fd, &welcome))
         return false;
     vp_prove_welcome(dial->address.token, challenge.nonce, &hello, want);
-    dial->why = "it does not know the token of this job";
+    dial->why = "it has another token than this job";
     return welcome.kind == VP_MESSAGE_WELCOME &&
            vp_same_proof(welcome.proof, want);
 }
 
-/* ---- Trying ------------------------------------------------------------- */
+/* ---- Attempts ----------------------------------------------------------- */
 
-/* Returns the connection, or -1. `host`: NULL: the local socket. */
+/* Returns the connection's descriptor, or -1. `host`: NULL: the local
+ * socket. */
 static int try_once(struct dial *dial, const char *host)
 {
     int fd = socket(host ? AF_INET : AF_UNIX,

@@ -1,3 +1,5 @@
+/* Random numbers and HMAC proofs of the handshake between a rank and its
+ * supervisor. */
 #include "job/handshake.h"
 
 #include "base/sha256.h"

@@ -1,3 +1,5 @@
+/* The heartbeat thread of a rank: sends beats, vitals and the last message to
+ * the supervisor, and handles its requests. */
 #include "job/heartbeat.h"
 
 #include "base/clock.h"
@@ -20,14 +22,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HEARD_MS = 5000 };
+enum { RECEIPT_MS = 5000 }; /* limit for the receipt of the last message */
 #define SECOND INT64_C(1000000000)
-/* How long a process may take to end by itself when its supervisor is gone;
- * longer after its last message, when libraries are still being shut down. */
+/* Time that a process has to exit by itself when its supervisor is gone. It is
+ * longer after the last message, while libraries shut down. */
 #define GONE_NS (3 * SECOND)
 #define ENDING_NS (30 * SECOND)
-/* The supervisor sends a sign of life twice a second. After this silence it is
- * taken to be frozen, and is sent nothing until its next message. */
+/* The supervisor sends VP_MESSAGE_HERE twice a second. After this silence it
+ * counts as frozen, and beats are held back until its next message. */
 #define SILENT_NS (2 * SECOND)
 
 struct vp_heartbeat {
@@ -39,23 +41,24 @@ struct vp_heartbeat {
 
     _Atomic(const struct vp_blackbox *) blackbox;
     atomic_bool has_word, heard, quit;
-    struct vp_last_word final; /* set before has_word */
+    struct vp_last_word final; /* written before has_word is set */
     atomic_bool has_folder;
-    char folder[VP_FOLDER_BYTES]; /* likewise */
+    char folder[VP_FOLDER_BYTES]; /* written before has_folder is set */
 
-    /* The thread's own. */
-    char text[VP_MESSAGE_BYTES];
+    /* Used only by the thread. */
+    char text[VP_MESSAGE_BYTES]; /* received, not yet parsed */
     size_t n_text;
-    struct vp_job_clock clock; /* for the next two */
-    int64_t heard_ns;          /* the supervisor */
-    int64_t gone_ns;           /* it is gone since; 0: it is there */
+    struct vp_job_clock clock; /* clock of heard_ns and gone_ns */
+    int64_t heard_ns;          /* time of the supervisor's last message */
+    int64_t gone_ns;           /* time at which the connection broke; 0: it
+                                  is open */
     bool said_folder, said_word;
 };
 
 /* ---- Sending ------------------------------------------------------------ */
 
-/* Lines are short, and the supervisor reads all the time: a line that cannot be
- * sent at once means that the supervisor is gone. */
+/* Returns false if the line cannot be sent at once. Lines are short and the
+ * supervisor reads all the time, so this means that the supervisor is gone. */
 static bool send_message(const struct vp_heartbeat *heartbeat,
                          const struct vp_message *message)
 {
@@ -92,6 +95,7 @@ static void lose(struct vp_heartbeat *heartbeat)
         heartbeat->gone_ns = heartbeat->clock.ns;
 }
 
+/* A line that cannot be parsed counts as a broken connection. */
 static void take_line(struct vp_heartbeat *heartbeat, const char *line)
 {
     struct vp_message message;
@@ -144,7 +148,8 @@ static void read_all(struct vp_heartbeat *heartbeat)
     }
 }
 
-/* After this process was frozen, the supervisor may still be. */
+/* Advances the clock. After this process was frozen, the supervisor may still
+ * be frozen, so its limits start anew. */
 static void tick(struct vp_heartbeat *heartbeat)
 {
     if (!vp_job_clock_tick(&heartbeat->clock, vp_clock_ns()))
@@ -154,7 +159,8 @@ static void tick(struct vp_heartbeat *heartbeat)
         heartbeat->gone_ns = heartbeat->clock.ns;
 }
 
-static void wait_for_something(struct vp_heartbeat *heartbeat)
+/* Waits up to VP_HEARTBEAT_MS for a message or for vp_heartbeat_*() calls. */
+static void wait_for_event(struct vp_heartbeat *heartbeat)
 {
     struct pollfd polled[] = {
         { .fd = heartbeat->wake, .events = POLLIN },
@@ -170,8 +176,9 @@ static void wait_for_something(struct vp_heartbeat *heartbeat)
         read_all(heartbeat);
 }
 
-/* A supervisor that is only silent is frozen, for the kernel looks after the
- * connection: see watch_connection(). */
+/* Ends the process some time after the connection broke. Silence alone does not
+ * count: the supervisor is frozen then, because the kernel breaks connections
+ * to lost hosts (watch_connection()). */
 static void check_supervisor(struct vp_heartbeat *heartbeat)
 {
     int64_t patience = atomic_load(&heartbeat->has_word) ? ENDING_NS : GONE_NS;
@@ -182,26 +189,27 @@ static void check_supervisor(struct vp_heartbeat *heartbeat)
                                  "the supervisor is gone");
 }
 
-static void say_once(struct vp_heartbeat *heartbeat,
-                     const struct vp_message *message, bool *said)
+static void send_once(struct vp_heartbeat *heartbeat,
+                      const struct vp_message *message, bool *sent)
 {
-    *said = true;
+    *sent = true;
     if (heartbeat->gone_ns == 0 && !send_message(heartbeat, message))
         lose(heartbeat);
 }
 
-static void say_news(struct vp_heartbeat *heartbeat)
+/* Sends the run folder and the last message as soon as they are set. */
+static void send_news(struct vp_heartbeat *heartbeat)
 {
     struct vp_message message = { .kind = VP_MESSAGE_FOLDER };
 
     if (atomic_load(&heartbeat->has_folder) && !heartbeat->said_folder) {
         memcpy(message.folder, heartbeat->folder, sizeof(message.folder));
-        say_once(heartbeat, &message, &heartbeat->said_folder);
+        send_once(heartbeat, &message, &heartbeat->said_folder);
     }
     if (atomic_load(&heartbeat->has_word) && !heartbeat->said_word) {
         message = (struct vp_message){ .kind = VP_MESSAGE_WORD,
                                        .final = heartbeat->final };
-        say_once(heartbeat, &message, &heartbeat->said_word);
+        send_once(heartbeat, &message, &heartbeat->said_word);
     }
 }
 
@@ -218,19 +226,19 @@ static void *thread_main(void *arg)
         if (heartbeat->gone_ns == 0 && !heartbeat->said_word &&
             !is_silent(heartbeat) && !send_beat(heartbeat))
             lose(heartbeat);
-        say_news(heartbeat);
-        wait_for_something(heartbeat);
+        send_news(heartbeat);
+        wait_for_event(heartbeat);
         check_supervisor(heartbeat);
     }
     return NULL;
 }
 
-/* ---- For the rank ------------------------------------------------------- */
+/* ---- Called by the rank ------------------------------------------------- */
 
-/* Nothing is left behind on a host that the supervisor cannot reach: the kernel
- * breaks the connection if the supervisor's host acknowledges nothing for
- * watchdog_seconds. Keepalive probes ask for that while nothing is sent. A
- * supervisor that is frozen has a kernel that answers. */
+/* Makes the kernel break the connection if the supervisor's host acknowledges
+ * nothing for watchdog_seconds, so that no rank stays on a host that was cut
+ * off. Keepalive probes detect this while nothing is sent. The kernel of a
+ * frozen supervisor still answers them. */
 static void watch_connection(const struct vp_heartbeat *heartbeat)
 {
     const int on = 1, seconds = 1;
@@ -251,7 +259,7 @@ static enum vp_status connect_to_supervisor(struct vp_heartbeat *heartbeat,
 {
     const struct vp_heartbeat_config *config = &heartbeat->config;
     /* The supervisor may be starved or frozen while the job starts. It waits
-     * just as long for this rank. */
+     * for this rank for the same time. */
     const int64_t limit_ns = vp_job_phase_limit_ns(
         VP_JOB_PHASE_JOIN, config->watchdog_seconds * SECOND);
     struct vp_hello hello = { .rank = config->rank,
@@ -272,7 +280,7 @@ static enum vp_status start(struct vp_heartbeat *heartbeat, struct vp_err *err)
     VP_TRY(connect_to_supervisor(heartbeat, err));
     heartbeat->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (heartbeat->wake < 0)
-        return vp_err_set(err, VP_ERR_IO, "heartbeat: no eventfd (%s)",
+        return vp_err_set(err, VP_ERR_IO, "heartbeat: eventfd() failed (%s)",
                           strerror(errno));
     watch_connection(heartbeat);
     heartbeat->clock = (struct vp_job_clock){ .ns = SECOND,
@@ -311,7 +319,7 @@ void vp_heartbeat_show(struct vp_heartbeat *heartbeat,
         atomic_store(&heartbeat->blackbox, blackbox);
 }
 
-/* One that does not fit, or breaks a line, is not said. */
+/* A path that does not fit or contains a newline is not reported. */
 void vp_heartbeat_set_folder(struct vp_heartbeat *heartbeat, const char *folder)
 {
     char full[PATH_MAX];
@@ -331,14 +339,16 @@ static void wake(const struct vp_heartbeat *heartbeat)
     (void)!write(heartbeat->wake, &one, sizeof(one));
 }
 
-void vp_heartbeat_report_end(struct vp_heartbeat *heartbeat, enum vp_word word,
+bool vp_heartbeat_report_end(struct vp_heartbeat *heartbeat, enum vp_word word,
                              enum vp_status status, const char *line)
 {
     const struct timespec pause = { .tv_nsec = 1000000 };
-    struct vp_limit limit = vp_limit_ms(HEARD_MS);
+    struct vp_limit limit = vp_limit_ms(RECEIPT_MS);
 
-    if (!heartbeat || atomic_load(&heartbeat->has_word))
-        return;
+    if (!heartbeat)
+        return false;
+    if (atomic_load(&heartbeat->has_word))
+        return atomic_load(&heartbeat->heard);
     heartbeat->final = (struct vp_last_word){ .word = word, .status = status };
     snprintf(heartbeat->final.line, sizeof(heartbeat->final.line), "%s",
              line ? line : "");
@@ -346,6 +356,7 @@ void vp_heartbeat_report_end(struct vp_heartbeat *heartbeat, enum vp_word word,
     wake(heartbeat);
     while (!atomic_load(&heartbeat->heard) && !vp_limit_is_over(&limit))
         nanosleep(&pause, NULL);
+    return atomic_load(&heartbeat->heard);
 }
 
 void vp_heartbeat_free(struct vp_heartbeat *heartbeat)

@@ -1,3 +1,4 @@
+/* The phase of this process, its names, and its time limits. */
 #include "job/job_phase.h"
 
 #include "base/value.h"
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LEAST_START = 60, LEAST_SAVE = 300 }; /* seconds */
+enum { LEAST_START = 60, LEAST_SAVE = 300 }; /* shortest limits, seconds */
 
 static const struct {
     const char *name, *phrase;
@@ -21,7 +22,8 @@ static const struct {
     [VP_JOB_PHASE_SAVE] = { "save", "saving" },
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for both */
+/* Guards phase_now and about_now. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum vp_job_phase phase_now;
 static char about_now[VP_JOB_PHASE_BYTES];
 

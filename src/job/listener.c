@@ -1,3 +1,5 @@
+/* Accepts connections for the supervisor and does the handshake with each peer
+ * before it counts as a rank. */
 #include "job/listener.h"
 
 #include "base/clock.h"
@@ -17,22 +19,22 @@
 
 enum {
     SPARE = 256, /* places for unknown connections, besides one per rank */
-    AT_ONCE = 64 /* connections that are looked at in one call */
+    AT_ONCE = 64 /* events and new connections that one call handles */
 };
 #define LIMIT_NS INT64_C(5000000000) /* for a handshake */
 
 enum stage {
-    CHALLENGED, /* its hello has not come */
-    PROVED,     /* it was sent the welcome, and may have given up meanwhile */
-    READY,      /* it has sent a message after that */
+    CHALLENGED, /* the peer's hello has not come */
+    PROVED,     /* the welcome was sent; the peer may have given up meanwhile */
+    READY,      /* the peer has sent a message after the welcome */
 };
 
 struct pending {
     int fd; /* -1: the place is free */
     enum stage stage;
-    int64_t since_ns; /* it was accepted */
+    int64_t since_ns; /* time at which it was accepted */
     char nonce[VP_NONCE_BYTES];
-    struct vp_hello hello; /* PROVED */
+    struct vp_hello hello; /* valid from PROVED on */
     char text[VP_MESSAGE_BYTES];
     size_t n_text;
 };
@@ -41,7 +43,7 @@ struct vp_listener {
     struct vp_listener_config config;
     struct vp_address address;
     char address_text[512];
-    struct vp_scratch folder; /* of the local socket */
+    struct vp_scratch folder; /* holds the local socket */
     int fd;
     int epoll; /* for `fd` and all pending connections */
     struct pending *pending;
@@ -70,7 +72,8 @@ static enum vp_status open_local(struct vp_listener *listener,
     return VP_OK;
 }
 
-/* At its one address, or at all of this machine. */
+/* Listens at the only address of listener->address, or at all addresses of this
+ * machine if it has several. */
 static enum vp_status open_tcp(struct vp_listener *listener, struct vp_err *err)
 {
     struct vp_address *address = &listener->address;
@@ -91,7 +94,8 @@ static enum vp_status open_tcp(struct vp_listener *listener, struct vp_err *err)
     return VP_OK;
 }
 
-/* Has epoll report when `fd` is readable, with `index` of a place, or -1. */
+/* Adds `fd` to epoll. Events carry `index`: a place in pending, or -1 for the
+ * listening socket. */
 static bool watch(const struct vp_listener *listener, int fd, int index)
 {
     struct epoll_event event = { .events = EPOLLIN, .data.fd = index };
@@ -187,7 +191,8 @@ static void drop(const struct vp_listener *listener, struct pending *it)
     it->fd = -1;
 }
 
-/* A new connection's socket has room for a line. */
+/* Returns false if the line cannot be sent at once: the buffer of a new
+ * connection has space for it. */
 static bool send_line(const struct pending *it, const struct vp_message *line)
 {
     char text[VP_MESSAGE_BYTES];
@@ -206,7 +211,8 @@ static bool challenge(struct pending *it)
     return send_line(it, &line);
 }
 
-/* The hello, a whole line and nothing after it. */
+/* Checks the proof in the hello, which is all of it->text, and answers with the
+ * welcome. Returns false if the connection has to be closed. */
 static bool check_hello(const struct vp_listener *listener, struct pending *it)
 {
     const char *token = listener->address.token;
@@ -225,7 +231,8 @@ static bool check_hello(const struct vp_listener *listener, struct pending *it)
     return send_line(it, &welcome);
 }
 
-/* False: the connection is to be closed. */
+/* Reads a part of the hello. Returns false if the connection has to be
+ * closed. */
 static bool read_hello(const struct vp_listener *listener, struct pending *it)
 {
     ssize_t n = recv(it->fd, it->text + it->n_text,
@@ -243,8 +250,9 @@ static bool read_hello(const struct vp_listener *listener, struct pending *it)
     return end == it->text + it->n_text - 1 && check_hello(listener, it);
 }
 
-/* A rank that has given up waiting for the welcome closes its connection and
- * tries again; one that has it goes on to speak. That is left in the socket. */
+/* Waits for the first message after the welcome, and leaves it in the socket. A
+ * rank that had given up before the welcome came closes its connection instead
+ * and connects again. Returns false if the connection has to be closed. */
 static bool wait_for_more(const struct vp_listener *listener,
                           struct pending *it)
 {
@@ -260,7 +268,7 @@ static bool wait_for_more(const struct vp_listener *listener,
 
 /* ---- Places ------------------------------------------------------------- */
 
-/* Closes the oldest unknown connection; false if there is none. */
+/* Closes the oldest unknown connection. Returns false if there is none. */
 static bool drop_oldest(struct vp_listener *listener)
 {
     struct pending *oldest = NULL;
@@ -277,7 +285,8 @@ static bool drop_oldest(struct vp_listener *listener)
     return oldest;
 }
 
-/* NULL if ranks have taken all. */
+/* Returns a free place, if need be that of the oldest unknown connection.
+ * Returns NULL if ranks have taken all places. */
 static struct pending *find_place(struct vp_listener *listener)
 {
     do
@@ -288,7 +297,7 @@ static struct pending *find_place(struct vp_listener *listener)
     return NULL;
 }
 
-/* Whether there may be more. */
+/* Accepts one connection. Returns true if there may be more. */
 static bool accept_one(struct vp_listener *listener)
 {
     int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -309,6 +318,7 @@ static bool accept_one(struct vp_listener *listener)
     return true;
 }
 
+/* Closes connections whose handshake has taken longer than LIMIT_NS. */
 static void drop_late(struct vp_listener *listener)
 {
     int64_t now = vp_clock_ns();
@@ -322,7 +332,7 @@ static void drop_late(struct vp_listener *listener)
     }
 }
 
-/* What has come is read before anything is closed to make room. */
+/* Reads the data that has arrived before it closes connections to make room. */
 void vp_listener_serve(struct vp_listener *listener)
 {
     struct epoll_event events[AT_ONCE];

@@ -1,3 +1,4 @@
+/* Joins the processes of a job and reports to its supervisor. */
 #include "job/member.h"
 
 #include "base/limit.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { REPORT_MS = 5000 }; /* for the supervisor's report */
+enum { END_MS = 5000 }; /* limit for the supervisor to end a failed process */
 
 static enum vp_status start_heartbeat(const struct vp_member_config *config,
                                       const char *address,
@@ -31,39 +32,31 @@ static enum vp_status start_heartbeat(const struct vp_member_config *config,
 /* The supervisor's address is in the environment if vpipe started the ranks.
  * Otherwise the first process starts a supervisor and sends its address to the
  * others. */
-static enum vp_status meet(const struct vp_member_config *config,
-                           struct vp_member *member, struct vp_err *err)
+enum vp_status vp_member_join(const struct vp_member_config *config,
+                              struct vp_member *out, struct vp_err *err)
 {
     const char *given = getenv(VP_SUPERVISOR_VARIABLE);
     char address[512] = "";
     enum vp_status st;
 
+    *out = (struct vp_member){ .world = NULL };
     vp_job_phase_set(VP_JOB_PHASE_JOIN, NULL);
     if (given)
-        VP_TRY(start_heartbeat(config, given, member, err));
+        VP_TRY(start_heartbeat(config, given, out, err));
     if (config->self.n == 1)
         return VP_OK;
     if (!given && config->self.index == 0)
         VP_TRY(config->start_supervisor(config->config, address,
                                         sizeof(address), err));
-    VP_TRY(
-        vp_processes_join(&config->self, config->config, &member->world, err));
+    VP_TRY(vp_processes_join(&config->self, config->config, &out->world, err));
     if (given)
         return VP_OK;
-    st = vp_world_share(member->world, address, sizeof(address),
-                        VP_LIMIT_NEVER);
+    st = vp_world_share(out->world, address, sizeof(address), VP_LIMIT_NEVER);
     if (st != VP_OK)
         return vp_err_set(err, st,
-                          "the first process does not say who looks after the "
-                          "job; look at what it says");
-    return start_heartbeat(config, address, member, err);
-}
-
-enum vp_status vp_member_join(const struct vp_member_config *config,
-                              struct vp_member *out, struct vp_err *err)
-{
-    *out = (struct vp_member){ .world = NULL };
-    return meet(config, out, err);
+                          "the first process did not send the address of the "
+                          "supervisor; see the messages of that process");
+    return start_heartbeat(config, address, out, err);
 }
 
 bool vp_member_is_one(const struct vp_processes *self)
@@ -77,24 +70,25 @@ bool vp_member_report(struct vp_member *member, enum vp_status status,
     if (!member->heartbeat)
         return false;
     if (status == VP_OK)
-        vp_heartbeat_report_end(member->heartbeat, VP_WORD_DONE, VP_OK, NULL);
-    else if (status == VP_ERR_INTERRUPTED)
-        vp_heartbeat_report_end(member->heartbeat, VP_WORD_INTERRUPTED, VP_OK,
-                                NULL);
-    else /* without a text it was another process that failed */
-        vp_heartbeat_report_end(member->heartbeat, VP_WORD_FAILED,
-                                err->text[0] ? status : VP_ERR_ABORTED,
-                                err->text);
-    member->failed = status != VP_OK && status != VP_ERR_INTERRUPTED;
-    return true;
+        return vp_heartbeat_report_end(member->heartbeat, VP_WORD_DONE, VP_OK,
+                                       NULL);
+    if (status == VP_ERR_INTERRUPTED)
+        return vp_heartbeat_report_end(member->heartbeat, VP_WORD_INTERRUPTED,
+                                       VP_OK, NULL);
+    member->failed = true;
+    /* An error without a text is that of another process. */
+    return vp_heartbeat_report_end(member->heartbeat, VP_WORD_FAILED,
+                                   err->text[0] ? status : VP_ERR_ABORTED,
+                                   err->text);
 }
 
-/* mpirun takes the job down when a process has failed, and what others say then
- * may be lost: the report comes first, and with it the word to end. */
+/* mpirun kills the job when a failed process exits, and output of other
+ * processes may be lost then. So a failed process waits until the supervisor
+ * has printed its report and ends the process. */
 void vp_member_leave(struct vp_member *member)
 {
     const struct timespec pause = { .tv_nsec = 50000000 };
-    struct vp_limit limit = vp_limit_ms(REPORT_MS);
+    struct vp_limit limit = vp_limit_ms(END_MS);
 
     while (member->failed && !vp_limit_is_over(&limit))
         nanosleep(&pause, NULL);

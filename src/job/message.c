@@ -1,3 +1,5 @@
+/* Prints and parses the lines that ranks and their supervisor send to each
+ * other. */
 #include "job/message.h"
 
 #include "base/value.h"
@@ -38,7 +40,8 @@ static int print_beat(const struct vp_beat *beat, char *out, size_t n)
                     (long long)beat->busy_ms, (long long)beat->wait_ms);
 }
 
-/* A text may be a screen, and hold anything. */
+/* Replaces newlines and other control characters by spaces: an error's text may
+ * contain any bytes. */
 static void make_line(char *text)
 {
     for (; *text; text++)
@@ -46,7 +49,7 @@ static void make_line(char *text)
             *text = ' ';
 }
 
-/* A text of spaces is none. */
+/* An empty text is left out, because take_rest() refuses an empty rest. */
 static int print_vitals(const struct vp_vitals *vitals, char *out, size_t n)
 {
     int used = snprintf(out, n, "vitals %lld %lld %lld %lld %lld%s%s",
@@ -113,10 +116,12 @@ int vp_message_print(const struct vp_message *message,
 
 /* ---- Parsing ------------------------------------------------------------ */
 
-/* A line on its way through the functions below. */
 struct line {
-    const char *at;
+    const char *at; /* the next character to parse */
 };
+
+/* The functions below take one word, or the rest, off the front of the line and
+ * return false if it is not of the right form. */
 
 static bool take_text(struct line *line, char *out, size_t n)
 {
@@ -132,14 +137,14 @@ static bool take_text(struct line *line, char *out, size_t n)
     return *++line->at != '\0'; /* a space has something after it */
 }
 
-/* A word of n - 1 hexadecimal digits. */
+/* Takes a word of n - 1 hexadecimal digits. */
 static bool take_hex(struct line *line, char *out, size_t n)
 {
     return take_text(line, out, n) && strlen(out) == n - 1 &&
            strspn(out, "0123456789abcdef") == n - 1;
 }
 
-/* All that is left, with its spaces. */
+/* Takes the rest of the line, including spaces. */
 static bool take_rest(struct line *line, char *out, size_t n)
 {
     size_t length = strlen(line->at);
@@ -326,9 +331,9 @@ bool vp_message_parse(const char *text, struct vp_message *out)
     return *line.at == '\0';
 }
 
-/* ---- Boxes -------------------------------------------------------------- */
+/* ---- Blackboxes --------------------------------------------------------- */
 
-/* Since the later one of both. */
+/* Returns the milliseconds since the later of `then_ns` and `resumed_ns`. */
 static int64_t ms_since(int64_t then_ns, int64_t resumed_ns, int64_t now_ns)
 {
     if (then_ns < resumed_ns)
@@ -350,7 +355,7 @@ struct vp_beat vp_beat_of(const struct vp_blackbox *blackbox, int64_t now_ns,
     if (doing.idle)
         return beat;
     beat.busy_ms = ms_since(doing.since_ns, resumed_ns, now_ns);
-    /* Less than a millisecond is still waiting. */
+    /* 0 means that it does not wait. */
     if (doing.waits_ns)
         beat.wait_ms = ms_since(doing.waits_ns, resumed_ns, now_ns) + 1;
     return beat;

@@ -1,3 +1,5 @@
+/* Builds the mpirun command of a job for Open MPI 4 or 5, and makes temporary
+ * folders for Open MPI's files. */
 #include "job/mpirun.h"
 
 #include "config/hosts.h"
@@ -10,17 +12,17 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { VERSION_MS = 10000 };
+enum { VERSION_MS = 10000 }; /* limit for mpirun --version */
 
-/* What versions of Open MPI call the same things. */
+/* Options and parameters whose names differ between versions of Open MPI. */
 struct names {
-    const char *crowded[3]; /* more ranks than cores */
-    const char *runtime;    /* option for parameters of mpirun itself */
-    const char *interface;  /* ... its network */
-    const char *transports; /* between ranks of one machine */
-    /* Variables of the environment: */
-    const char *tmpdir;        /* files of mpirun and its ranks */
-    const char *memory_folder; /* shared memory of ranks of one machine */
+    const char *crowded[3]; /* options that allow more ranks than cores */
+    const char *runtime;    /* option that sets a parameter of mpirun itself */
+    const char *interface;  /* parameter: mpirun's network interface */
+    const char *transports; /* value of btl for ranks on one machine */
+    /* Environment variables: */
+    const char *tmpdir;        /* folder for files of mpirun and its ranks */
+    const char *memory_folder; /* folder for memory that ranks share */
 };
 
 static const struct names names_4 = {
@@ -48,7 +50,7 @@ static const struct names *names_of(const struct vp_mpirun *mpirun)
 
 /* ---- Before it starts --------------------------------------------------- */
 
-/* "mpirun (Open MPI) 4.1.4" */
+/* Returns the major version in "mpirun (Open MPI) 4.1.4"; 0: not Open MPI. */
 static int parse_version(const char *text)
 {
     static const char name[] = "(Open MPI) ";
@@ -57,7 +59,7 @@ static int parse_version(const char *text)
     return at ? (int)strtol(at + sizeof(name) - 1, NULL, 10) : 0;
 }
 
-/* Only one that has this value. */
+/* Unsets a variable that vp_mpirun_open() has set, and not the user. */
 static void unset_variable(const char *name, const struct vp_scratch *scratch)
 {
     const char *value = getenv(name);
@@ -115,9 +117,9 @@ void vp_mpirun_close(struct vp_mpirun *mpirun)
     vp_scratch_remove(&mpirun->memory);
 }
 
-/* ---- Its options -------------------------------------------------------- */
+/* ---- The command line --------------------------------------------------- */
 
-/* Ranks on other hosts get the variables that may matter to them. */
+/* Returns true for variables that mpirun passes on to ranks on other hosts. */
 static bool is_passed_on(const char *variable)
 {
     static const char *const starts[] = {
@@ -130,7 +132,7 @@ static bool is_passed_on(const char *variable)
     return false;
 }
 
-/* By name: their values stay out of the command line. */
+/* Names the variables only: their values stay out of the command line. */
 static void add_environment(struct vp_words *out)
 {
     for (char **at = environ; *at; at++) {
@@ -141,7 +143,7 @@ static void add_environment(struct vp_words *out)
     }
 }
 
-/* The user's environment sets it. */
+/* Returns true if the user's environment sets the parameter. */
 static bool is_given(const char *parameter)
 {
     static const char *const starts[] = { "OMPI_MCA_", "PRTE_MCA_" };
@@ -165,9 +167,8 @@ static void add_parameter(struct vp_words *out, const char *option,
     vp_words_add(out, value);
 }
 
-/* Ranks of one machine reach each other by shared memory, and listen at no
- * address of a network. mpirun itself listens at all of them whatever it is
- * told: its listening socket is bound to no address. */
+/* Restricts ranks on one machine to shared memory, so that they listen at no
+ * network address. mpirun itself always listens at all addresses. */
 static void add_network(const struct vp_mpirun *mpirun,
                         const struct vp_config *config, struct vp_words *out)
 {
@@ -184,14 +185,14 @@ static void add_network(const struct vp_mpirun *mpirun,
     }
 }
 
-/* Ranks bind their own threads; where every core has a rank, one that waits
- * must leave it to the others. */
+/* Ranks bind their threads themselves. If there are as many ranks as cores,
+ * mpi_yield_when_idle makes a waiting rank give up its core. */
 static void add_options(const struct vp_mpirun *mpirun,
                         const struct vp_config *config, const char *folder,
                         struct vp_words *out)
 {
     vp_words_add(out, "mpirun");
-    if (mpirun->version < 5) /* which has no such option, and says less */
+    if (mpirun->version < 5) /* version 5 has no such option and prints less */
         vp_words_add(out, "--quiet");
     vp_words_add(out, "--bind-to");
     vp_words_add(out, "none");
@@ -206,7 +207,8 @@ static void add_options(const struct vp_mpirun *mpirun,
     vp_words_addf(out, "%s/machinefile", folder);
 }
 
-/* mpirun numbers ranks in the order of these parts. */
+/* Appends the part of the command that starts `n` ranks on one host. mpirun
+ * numbers ranks in the order of these parts. */
 static enum vp_status add_ranks(const struct vp_config *config,
                                 const char *folder, int first, int n,
                                 const struct vp_words *rank,

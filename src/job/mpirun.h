@@ -1,4 +1,5 @@
-/* The command that starts the ranks of a job on their hosts: Open MPI's mpirun. */
+/* The command that starts the ranks of a job on their hosts: Open MPI's
+ * mpirun. */
 #ifndef VP_JOB_MPIRUN_H
 #define VP_JOB_MPIRUN_H
 
@@ -7,29 +8,30 @@
 #include "job/scratch.h"
 
 struct vp_mpirun {
-    int version; /* 4 of Open MPI 4.1.4; 0: not known, maybe of another MPI */
-    /* Where Open MPI makes its files if all ranks are on this machine, so that
-     * they do not outlive the job: */
-    struct vp_scratch session; /* of mpirun */
-    struct vp_scratch memory;  /* that ranks share */
+    int version; /* major version of Open MPI; 0: unknown or another MPI */
+    /* Folders for Open MPI's files if all ranks are on this machine, so that no
+     * files outlive the job: */
+    struct vp_scratch session; /* files of mpirun and its ranks */
+    struct vp_scratch memory;  /* memory that ranks share */
 };
 
-/* VP_ERR_UNSUPPORTED if there is no mpirun in PATH. */
+/* Fails with VP_ERR_UNSUPPORTED if there is no mpirun in PATH. */
 enum vp_status vp_mpirun_find(const struct vp_config *config,
                               struct vp_err *err);
-/* Asks the mpirun in PATH for its version, makes the folders, and names them to
- * it by variables of the environment, where the user has not set these: the
- * command itself can be repeated when they are gone. */
+/* Runs mpirun --version, makes the folders, and passes them to mpirun by
+ * environment variables that the user has not set. They are not part of the
+ * command line, so that the command can be repeated after the job. */
 enum vp_status vp_mpirun_open(const struct vp_config *config,
                               struct vp_mpirun *out, struct vp_err *err);
-/* When it has ended: removes the folders and their variables. Nothing to do for
- * one that is all zero. */
+/* Called after mpirun has exited: removes the folders and unsets their
+ * variables. Does nothing if `*mpirun` is all zero. */
 void vp_mpirun_close(struct vp_mpirun *mpirun);
 
-/* `rank`: a rank's program and arguments. Rank i of MPI is rank number i of the
- * configuration; machinefile is in `folder`. Wraps the command of a rank where
- * a container is asked for. Nothing goes through a shell. Parameters of Open
- * MPI that the environment sets (OMPI_MCA_...) are left to it. */
+/* Appends the mpirun command to `out`, as an argument vector without a shell.
+ * `rank`: program and arguments of a rank, which run in a container if the key
+ * 'container' is set. Rank i of MPI is rank number i of the configuration.
+ * `folder` holds the machinefile. Parameters of Open MPI that the environment
+ * sets (OMPI_MCA_...) are not overridden. */
 enum vp_status vp_mpirun_make(const struct vp_mpirun *mpirun,
                               const struct vp_config *config,
                               const char *folder, const struct vp_words *rank,

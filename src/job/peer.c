@@ -1,3 +1,5 @@
+/* Finds the user and the pid of a connection's peer from the kernel and
+ * /proc. */
 #include "job/peer.h"
 
 #include <arpa/inet.h>
@@ -7,7 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool ask_kernel(int fd, struct ucred *out)
+/* Returns false if `fd` is not a local socket. */
+static bool read_credentials(int fd, struct ucred *out)
 {
     socklen_t n = sizeof(*out), n_family = sizeof(int);
     int family = 0;
@@ -21,13 +24,13 @@ bool vp_peer_is_allowed(int fd)
 {
     struct ucred peer;
 
-    return !ask_kernel(fd, &peer) || peer.uid == geteuid();
+    return !read_credentials(fd, &peer) || peer.uid == geteuid();
 }
 
 /* ---- TCP ---------------------------------------------------------------- */
 
-/* The line of /proc/<pid>/net/tcp that is about the other end of `fd`, as far
- * as its two addresses: "0100007F:1F90 0100007F:D431 01". */
+/* Writes the two addresses as they stand in the line of /proc/<pid>/net/tcp for
+ * the other end of `fd`: "0100007F:1F90 0100007F:D431 ". */
 static bool print_ends(int fd, char *out, size_t n_bytes)
 {
     struct sockaddr_in here = { 0 }, there = { 0 };
@@ -43,7 +46,8 @@ static bool print_ends(int fd, char *out, size_t n_bytes)
     return true;
 }
 
-/* The inode of the other end, in the network that process `pid` sees. */
+/* Finds the inode of the other end in the network namespace of process
+ * `pid`. */
 static bool find_inode(int fd, pid_t pid, unsigned long *out)
 {
     char path[64], ends[64], line[512];
@@ -64,7 +68,8 @@ static bool find_inode(int fd, pid_t pid, unsigned long *out)
     return found;
 }
 
-/* Only files of processes of the same user can be listed, or of all by root. */
+/* Returns true if process `pid` has the socket open. The kernel allows this
+ * check only for processes of the same user, or to root. */
 static bool holds_socket(pid_t pid, unsigned long inode)
 {
     char path[64], want[64], link[64];
@@ -95,7 +100,7 @@ pid_t vp_peer_pid(int fd, pid_t claimed)
     unsigned long inode;
     struct ucred peer;
 
-    if (ask_kernel(fd, &peer))
+    if (read_credentials(fd, &peer))
         return peer.uid == geteuid() ? peer.pid : 0;
     if (claimed > 1 && find_inode(fd, claimed, &inode) &&
         holds_socket(claimed, inode))

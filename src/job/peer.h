@@ -5,14 +5,16 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Is it a process of this user? Only a local socket (AF_UNIX) tells; true for
- * any other. */
+/* Returns false if `fd` is a local socket (AF_UNIX) whose peer belongs to
+ * another user. Returns true for all other sockets, which do not carry this
+ * information. */
 bool vp_peer_is_allowed(int fd);
 
-/* Its pid, as this process sees it; 0 if it is none that may be signalled from
- * here: on another machine, or behind a pid namespace. The kernel knows the pid
- * of a local socket, and `claimed` is not looked at. By TCP, the process
- * `claimed` must be one of this machine that holds the other end. */
+/* Returns the pid of the peer as this process sees it. Returns 0 if the peer
+ * must not be signalled from here: it is on another machine or in another pid
+ * namespace. For a local socket the kernel reports the pid and `claimed` is
+ * ignored. For TCP, returns `claimed` if that process of this machine holds the
+ * other end. */
 pid_t vp_peer_pid(int fd, pid_t claimed);
 
 #endif

@@ -1,3 +1,4 @@
+/* Starts and ends child processes, and finds programs in PATH. */
 #include "job/process.h"
 
 #include "base/limit.h"
@@ -16,10 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { END_MS = 1000 }; /* for a process that has closed its output */
+enum { END_MS = 1000 }; /* limit for a process that has closed its output */
 
-/* The child: signals as a new program expects them, and the error of exec()
- * for the parent. */
+/* Runs in the child: resets the signal mask, redirects the output and executes
+ * `argv`. Writes errno to `report` if that fails. */
 static void become(char *const *argv, int output_fd, int error_fd, int report)
 {
     sigset_t none;
@@ -65,7 +66,8 @@ enum vp_status vp_process_start(char *const *argv, int output_fd, int error_fd,
                       argv[0], strerror(error));
 }
 
-/* Reads until the end of the file; what does not fit is lost. */
+/* Reads up to the end of the file or for `timeout_ms`. Drops bytes that do not
+ * fit into `out`. */
 static void read_output(int fd, int timeout_ms, char *out, size_t n_bytes)
 {
     struct pollfd polled = { .fd = fd, .events = POLLIN };
@@ -143,8 +145,8 @@ void vp_process_adopt(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-/* Reads the state and the parent of a process or thread; false if there is no
- * such. `path` is that of its file "stat". */
+/* Reads the state and the parent of a process or thread from `path`, its file
+ * "stat". Returns false if it does not exist. */
 static bool read_stat(const char *path, char *state_out, long *parent_out)
 {
     FILE *f = fopen(path, "re");
@@ -163,7 +165,7 @@ static bool read_stat(const char *path, char *state_out, long *parent_out)
     return true;
 }
 
-/* The parent of a process; 0 if there is no such process. */
+/* Returns the parent of a process; 0 if there is no such process. */
 static long parent_of(const char *pid)
 {
     char path[64], state;
@@ -193,7 +195,8 @@ bool vp_process_is_ready(pid_t pid)
     return ready;
 }
 
-/* Ends all children; how many there are still. */
+/* Sends SIGKILL to all children. Returns the number of those that have not
+ * exited yet. */
 static int kill_children(void)
 {
     DIR *folder = opendir("/proc");
@@ -213,7 +216,8 @@ static int kill_children(void)
     return n;
 }
 
-/* What they leave behind comes next. */
+/* Repeats because the children of a killed process become children of this
+ * one. */
 void vp_process_end_orphans(int timeout_ms)
 {
     const struct timespec pause = { .tv_nsec = 10000000 };

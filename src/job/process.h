@@ -1,4 +1,4 @@
-/* A process that this one starts: by an argument vector, never by a shell. */
+/* Child processes, started by an argument vector and never by a shell. */
 #ifndef VP_JOB_PROCESS_H
 #define VP_JOB_PROCESS_H
 
@@ -8,38 +8,41 @@
 #include <sys/types.h>
 
 struct vp_process {
-    pid_t pid; /* also of its group; 0: there is none */
+    pid_t pid; /* also the id of its process group; 0: there is no process */
     bool ended;
-    int status; /* of waitpid(), once it has ended */
+    int status; /* from waitpid(), valid once `ended` is set */
 };
 
-/* Starts argv[0], looked for in PATH, in a group of its own. `argv` ends with
- * NULL. Its standard output and error are the descriptors `output_fd` and
- * `error_fd`; -1: those of this process. */
+/* Starts argv[0], searched in PATH, in a process group of its own. `argv` ends
+ * with NULL. Its standard output and error are the descriptors `output_fd` and
+ * `error_fd`; -1: those of this process. Fails with VP_ERR_UNSUPPORTED if the
+ * program cannot be executed. */
 enum vp_status vp_process_start(char *const *argv, int output_fd, int error_fd,
                                 struct vp_process *out, struct vp_err *err);
-/* Runs argv[0] likewise, for at most `timeout_ms`, and keeps the start of what
- * it writes to its standard output as a text. Its status is not looked at. */
+/* Runs argv[0] for up to `timeout_ms` and writes the start of its standard
+ * output to `out` as a string. Ignores the exit status. */
 enum vp_status vp_process_output(char *const *argv, int timeout_ms, char *out,
                                  size_t n_bytes, struct vp_err *err);
-/* Whether it has ended; never waits. */
+/* Returns true if the process has exited, or if there is none. Never blocks. */
 bool vp_process_has_ended(struct vp_process *process);
-/* Waits so long for its end; whether it came. */
+/* Waits up to `timeout_ms`. Returns true if the process has exited. */
 bool vp_process_wait(struct vp_process *process, int timeout_ms);
-/* Asks its group to end, waits so long, then makes it. */
+/* Sends SIGTERM to the process group, waits up to `timeout_ms`, then sends
+ * SIGKILL and waits up to `timeout_ms` again. */
 void vp_process_end(struct vp_process *process, int timeout_ms);
 
-/* From now on, what processes that this one started leave behind is this one's
- * to end... */
+/* Makes this process the subreaper: orphans among its descendants become its
+ * children. */
 void vp_process_adopt(void);
-/* ... and is ended, with all other children, for as long as that. */
+/* Sends SIGKILL to all children and to the orphans that they leave, until none
+ * is left, for up to `timeout_ms`. */
 void vp_process_end_orphans(int timeout_ms);
 
-/* Whether a thread of the process is ready to run: on a core, or waiting for
- * one. False if it is stopped, sleeps, or is not there. */
+/* Returns true if a thread of the process runs on a core or waits for one.
+ * Returns false if all are stopped or sleep, or if there is no such process. */
 bool vp_process_is_ready(pid_t pid);
 
-/* The path of a program in PATH; false if there is none. */
+/* Writes the path of a program in PATH. Returns false if there is none. */
 bool vp_program_find(const char *name, char *out, size_t n_bytes);
 
 #endif

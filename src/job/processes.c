@@ -1,3 +1,5 @@
+/* Finds out from the environment which process of a job this one is, and joins
+ * the others. */
 #include "job/processes.h"
 
 #include "base/value.h"
@@ -40,7 +42,7 @@ struct vp_processes vp_processes_find(void)
     return (struct vp_processes){ .n = 1 };
 }
 
-/* A container starts with a mount namespace of its own. */
+/* Returns false in a container, which has a mount namespace of its own. */
 static bool sees_files_of_parent(void)
 {
     char path[64], own[64], other[64];
@@ -54,7 +56,7 @@ static bool sees_files_of_parent(void)
 bool vp_processes_are_here(void)
 {
     static const struct {
-        const char *local, *all; /* NULL: the first must be 1 */
+        const char *local, *all; /* `all` NULL: `local` must be 1 */
     } names[] = {
         { "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE" },
         { "MPI_LOCALNRANKS", "PMI_SIZE" }, /* MPICH */
@@ -116,7 +118,7 @@ enum vp_status vp_processes_join(const struct vp_processes *self,
         return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
     for (int r = 0; r < n; r++)
         processes[r] = vp_config_rank_number(config, r);
-    if (config->network_interface) /* MPI is told by its mpirun */
+    if (config->network_interface) /* mpirun's options set that of MPI */
         setenv("NCCL_SOCKET_IFNAME", config->network_interface, 0);
     st = vp_world_join(vp_processes_transport(config), self, n, processes, out,
                        err);

@@ -1,4 +1,4 @@
-/* Runs of several processes: finding out that this is one, and meeting the
+/* Runs of several processes: finds out which process this is, and joins the
  * others. */
 #ifndef VP_JOB_PROCESSES_H
 #define VP_JOB_PROCESSES_H
@@ -6,24 +6,28 @@
 #include "comm/comm.h"
 #include "config/config.h"
 
-/* As mpirun (Open MPI, MPICH) or srun started it; alone otherwise. */
+/* Returns the number and index of this process, from the environment variables
+ * of mpirun (Open MPI, MPICH) or srun. Returns n = 1 for a process that is
+ * alone. */
 struct vp_processes vp_processes_find(void);
 
-/* Are all of them on this machine, outside of containers? Then they see the
- * same files. False where the environment does not tell. */
+/* Returns true if all processes are on this machine, outside of containers, so
+ * that they see the same files. Returns false if the environment does not say
+ * so. */
 bool vp_processes_are_here(void);
 
-/* How processes of this run talk. */
+/* Returns the name of the transport between the processes of this run. */
 const char *vp_processes_transport(const struct vp_config *config);
 
-/* Ranks load the transport from where this program does, unless they run on other
- * hosts or in a container: refuses one that cannot be loaded. */
+/* Fails if the transport's plugin cannot be loaded here. Does not check if
+ * ranks run on other hosts or in a container, where they load it from another
+ * place. */
 enum vp_status vp_processes_find_transport(const struct vp_config *config,
                                            struct vp_err *err);
 
-/* The world of a run: NULL in a process that is alone, where all ranks are its
- * threads. There must be one process per rank, and process i is the user's rank
- * i. Free with vp_world_free() when all is said. */
+/* Joins the other processes. Writes NULL for a process that is alone, whose
+ * ranks are threads. There must be one process per rank; process i is rank i of
+ * the user's numbering. Free with vp_world_free(). */
 enum vp_status vp_processes_join(const struct vp_processes *self,
                                  const struct vp_config *config,
                                  struct vp_world **out, struct vp_err *err);

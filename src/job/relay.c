@@ -1,3 +1,5 @@
+/* Copies the output of ranks from a pipe to a file descriptor and keeps the
+ * first write error. */
 #include "job/relay.h"
 
 #include "base/limit.h"
@@ -19,15 +21,15 @@ struct vp_relay {
     int in, out; /* the pipe's ends for reading and writing */
     int to;
     pthread_t thread;
-    atomic_bool quit; /* when the pipe is empty */
-    atomic_bool done;
+    atomic_bool quit; /* the thread ends when the pipe is empty */
+    atomic_bool done; /* the thread has ended */
     atomic_bool hold;
-    atomic_int error;         /* the first errno of writing; 0: none */
-    char held[VP_RELAY_HELD]; /* the thread's, until it is done */
+    atomic_int error; /* errno of the first write that failed; 0: none */
+    char held[VP_RELAY_HELD]; /* used only by the thread, until it is done */
     size_t n_held;
 };
 
-/* Returns errno, or 0. */
+/* Returns 0 or errno. */
 static int write_all(int fd, const char *bytes, size_t n)
 {
     while (n > 0) {
@@ -62,8 +64,8 @@ static void keep_back(struct vp_relay *relay, const char *bytes, size_t n)
     relay->n_held += n;
 }
 
-/* Passes a chunk on, or keeps it back; after vp_relay_release() also what was
- * kept back. */
+/* Writes a chunk, or keeps it back while `hold` is set. After
+ * vp_relay_release(), writes first the bytes that were kept back. */
 static void take(struct vp_relay *relay, const char *bytes, size_t n)
 {
     if (atomic_load(&relay->hold)) {
@@ -75,7 +77,8 @@ static void take(struct vp_relay *relay, const char *bytes, size_t n)
     copy_out(relay, bytes, n);
 }
 
-/* After an error the pipe is still emptied: its writers must not block. */
+/* The thread. Reads the pipe also after a write error: its writers must not
+ * block. */
 static void *copy(void *arg)
 {
     struct vp_relay *relay = arg;
@@ -138,7 +141,8 @@ int vp_relay_input(const struct vp_relay *relay)
     return relay->out;
 }
 
-/* False: the reader takes nothing, and the user has asked twice for the end. */
+/* Returns false if the thread is still blocked in write() STOPPED_MS after the
+ * user's second signal to stop. */
 static bool wait_until_done(const struct vp_relay *relay,
                             const volatile sig_atomic_t *stop)
 {

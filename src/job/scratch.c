@@ -1,3 +1,4 @@
+/* Makes and removes temporary folders, and removes those of killed jobs. */
 #include "job/scratch.h"
 
 #include <dirent.h>
@@ -17,8 +18,8 @@ enum { N_PLACES = 2, MAX_DEPTH = 32, MAX_TRIES = 16 };
 
 /* ---- Removing ----------------------------------------------------------- */
 
-/* All entries of the folder but the lock, which stays as long as something
- * else is there. Links are removed, not followed. Closes `fd`. */
+/* Removes all entries of the folder but the lock, which has to be the last one.
+ * Symbolic links are removed, not followed. Closes `fd`. */
 static void empty_folder(int fd, int depth)
 {
     DIR *folder = fdopendir(fd);
@@ -61,9 +62,10 @@ static void remove_folder(const char *path)
     rmdir(path);
 }
 
-/* ---- What killed jobs left ---------------------------------------------- */
+/* ---- Folders of killed jobs --------------------------------------------- */
 
-/* A folder that only vp_scratch_make() of this user makes. */
+/* Returns true if owner and mode are those that vp_scratch_make() gives a
+ * folder. */
 static bool is_ours(int fd)
 {
     struct stat st;
@@ -72,8 +74,9 @@ static bool is_ours(int fd)
            st.st_uid == geteuid() && (st.st_mode & 07777) == 0700;
 }
 
-/* One without a lock was being made: it is removed only if it is empty, and
- * its process, if it lives, makes another one. */
+/* Removes the folder if no process holds its lock. A folder without a lock is
+ * being made: rmdir() removes it only if it is empty, and its process, if it
+ * lives, makes another one. */
 static void remove_if_left(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -115,12 +118,12 @@ static void remove_left(const char *place)
 
 /* ---- Making ------------------------------------------------------------- */
 
-/* Where folders of this kind are made, best first; NULL: not there. */
+/* Lists the parent folders for this kind, best first; NULL: not available. */
 static void list_places(enum vp_scratch_place place, const char *out[N_PLACES])
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
 
-    /* The path stands in an address, whose parts end at these characters. */
+    /* These characters separate the parts of an address (address.h). */
     if (runtime && (runtime[0] != '/' || strpbrk(runtime, ":, \n")))
         runtime = NULL;
     out[0] = place == VP_SCRATCH_SOCKET   ? runtime
@@ -129,8 +132,8 @@ static void list_places(enum vp_scratch_place place, const char *out[N_PLACES])
     out[1] = "/tmp";
 }
 
-/* Locks a new folder. False if another job has taken it for one that was left,
- * before it was locked. */
+/* Locks a new folder. Returns false if another job removed it before it was
+ * locked. */
 static bool lock_folder(struct vp_scratch *scratch)
 {
     char path[sizeof(scratch->path) + 8];

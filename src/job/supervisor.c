@@ -1,4 +1,5 @@
-/* The supervisor's connections to ranks: what they say, and when. */
+/* The supervisor: reads the messages of all ranks, detects lost and silent
+ * ones, and ends ranks. */
 #include "job/supervisor.h"
 
 #include "base/clock.h"
@@ -21,30 +22,32 @@
 
 enum { TICK_MS = 100 };
 #define SECOND INT64_C(1000000000)
-#define SAY_NS (SECOND / 2) /* between two signs of life */
+#define SAY_NS (SECOND / 2) /* between two heartbeats of the supervisor */
 
 struct connection {
-    int fd; /* -1: there is none */
+    int fd; /* -1: not connected */
     char text[VP_MESSAGE_BYTES];
     size_t n_text;
 };
 
 struct vp_supervisor {
     struct vp_supervisor_config config;
-    char folder[VP_FOLDER_BYTES]; /* of the run, once a rank has said it */
+    char folder[VP_FOLDER_BYTES]; /* run folder; empty: not reported yet */
     char machine[VP_HOST_BYTES];
     struct vp_listener *listener;
-    struct connection *connections; /* of each rank */
-    struct pollfd *polled;          /* of each rank, then the listener */
+    struct connection *connections; /* one per rank */
+    struct pollfd *polled;          /* one per rank, then the listener */
     struct vp_roster roster;
     struct vp_diagnosis diagnosis;
-    struct vp_job_clock clock; /* all times here are of it */
-    int64_t said_ns;
-    int64_t decided_ns; /* the diagnosis; what happens later changes nothing */
+    struct vp_job_clock clock; /* all times below are of this clock */
+    int64_t said_ns;           /* last heartbeat to the ranks */
+    int64_t decided_ns;        /* time of the diagnosis, after which the roster
+                                  is frozen; 0: none yet */
     bool asked_to_stop;
 };
 
-/* After the supervisor itself was frozen, ranks may still be. */
+/* Advances the clock. After the supervisor itself was frozen, ranks may still
+ * be frozen, so that all limits start anew. */
 static void tick(struct vp_supervisor *supervisor)
 {
     if (vp_job_clock_tick(&supervisor->clock, vp_clock_ns()) &&
@@ -107,7 +110,7 @@ enum vp_status vp_supervisor_open(const struct vp_supervisor_config *config,
     return VP_OK;
 }
 
-/* All but the listener. */
+/* Frees all but the listener. */
 static void release(struct vp_supervisor *supervisor)
 {
     for (int r = 0; supervisor->connections && r < supervisor->config.n_ranks;
@@ -139,9 +142,10 @@ const char *vp_supervisor_address(const struct vp_supervisor *supervisor)
     return vp_listener_address(supervisor->listener);
 }
 
-/* ---- Talking ------------------------------------------------------------ */
+/* ---- Sending ------------------------------------------------------------ */
 
-/* What does not fit into the socket's buffer would not be read either. */
+/* Ignores a full socket buffer: a rank that has not read its earlier messages
+ * would not read this one either. */
 static void say(const struct connection *connection, enum vp_message_kind kind)
 {
     char text[VP_MESSAGE_BYTES];
@@ -164,9 +168,9 @@ void vp_supervisor_stop(struct vp_supervisor *supervisor)
     say_to_all(supervisor, VP_MESSAGE_STOP);
 }
 
-/* ---- Listening ---------------------------------------------------------- */
+/* ---- Receiving ---------------------------------------------------------- */
 
-/* What a rank did after its last beat stands in its file. */
+/* Reads the actions of a rank since its last beat from its blackbox file. */
 static void read_last_actions(struct vp_supervisor *supervisor, int rank)
 {
     struct vp_watched *it = &supervisor->roster.ranks[rank];
@@ -181,7 +185,7 @@ static void read_last_actions(struct vp_supervisor *supervisor, int rank)
         return;
     beat.phase = it->beat.phase;
     beat.stop = it->beat.stop;
-    /* Clocks of other machines say nothing here. */
+    /* Clocks of other machines cannot be compared with this one's. */
     if (strcmp(it->hello.machine, supervisor->machine) != 0) {
         beat.busy_ms = it->beat.busy_ms;
         beat.wait_ms = beat.wait_ms > 0 ? 1 : 0;
@@ -203,7 +207,7 @@ static void hang_up(struct vp_supervisor *supervisor, int rank)
     read_last_actions(supervisor, rank);
 }
 
-/* A rank comes once. */
+/* Refuses a rank that has connected before. */
 static void add_rank(struct vp_supervisor *supervisor, int fd,
                      const struct vp_hello *hello)
 {
@@ -234,7 +238,7 @@ static void take_ranks(struct vp_supervisor *supervisor)
         add_rank(supervisor, fd, &hello);
 }
 
-/* False: nothing more is wanted from there. */
+/* Returns false if the connection has to be closed. */
 static bool take_line(struct vp_supervisor *supervisor, int rank,
                       const char *line)
 {
@@ -298,8 +302,9 @@ static void read_from(struct vp_supervisor *supervisor, int rank)
     }
 }
 
-/* A host that takes nothing leaves what was sent in the queue. No process is cut
- * off from its own machine; there the queue shows what it has not read. */
+/* Sets cut_off if a silent rank's host has not acknowledged the data in the
+ * send queue. Not used for local sockets, whose queue holds data that the
+ * process has not read. */
 static void look_at_queue(struct vp_supervisor *supervisor, int rank)
 {
     struct vp_watched *it = &supervisor->roster.ranks[rank];
@@ -311,7 +316,8 @@ static void look_at_queue(struct vp_supervisor *supervisor, int rank)
                   n_waiting > 0;
 }
 
-/* A silent process on this machine is stopped, or waits for a core. */
+/* Sets is_ready if a silent process on this machine waits for a core; otherwise
+ * it is stopped. */
 static void look_at_process(struct vp_supervisor *supervisor, int rank)
 {
     struct vp_watched *it = &supervisor->roster.ranks[rank];
@@ -349,8 +355,10 @@ static void read_all(struct vp_supervisor *supervisor, int events)
             read_from(supervisor, r);
 }
 
-/* One look at all sockets. Who is gone was gone before the others complained:
- * a rank that fails waits until its word was heard before it ends any other. */
+/* Polls all sockets once, for up to `timeout_ms`. Handles closed connections
+ * before messages: a rank that has died did so before other ranks complained
+ * about it, because a rank that fails waits for the receipt of its last message
+ * before it exits. */
 static void look(struct vp_supervisor *supervisor, int timeout_ms)
 {
     struct pollfd *polled = supervisor->polled;
@@ -361,7 +369,7 @@ static void look(struct vp_supervisor *supervisor, int timeout_ms)
                                      .events = POLLIN | POLLRDHUP };
     polled[n] = (struct pollfd){ .fd = vp_listener_fd(supervisor->listener),
                                  .events = POLLIN };
-    poll(polled, (nfds_t)n + 1, timeout_ms); /* a signal: nothing has come */
+    poll(polled, (nfds_t)n + 1, timeout_ms); /* EINTR: revents are all 0 */
     tick(supervisor);
     read_all(supervisor, POLLRDHUP | POLLHUP | POLLERR);
     read_all(supervisor, POLLIN);
@@ -369,7 +377,7 @@ static void look(struct vp_supervisor *supervisor, int timeout_ms)
     look_after(supervisor);
 }
 
-/* The report is of now, whatever becomes of the ranks. */
+/* Freezes the roster, so that later events do not change the report. */
 static void decide(struct vp_supervisor *supervisor)
 {
     const struct vp_diagnosis *diagnosis = &supervisor->diagnosis;
@@ -426,7 +434,8 @@ void vp_supervisor_launcher_ended(struct vp_supervisor *supervisor)
 
 /* ---- Ending ------------------------------------------------------------- */
 
-/* Nothing will be heard of a rank whose host is cut off. */
+/* Counts connected ranks without those whose host is cut off: no end of these
+ * can be seen. */
 static int count_reachable(const struct vp_supervisor *supervisor)
 {
     int n = 0;
@@ -445,7 +454,8 @@ static void wait_until_gone(struct vp_supervisor *supervisor, int timeout_ms)
         look(supervisor, TICK_MS / 4);
 }
 
-/* A connection stands as long as its process does: the pid is still its. */
+/* While the connection is open its process exists, so the pid has not been
+ * reused. */
 void vp_supervisor_signal(const struct vp_supervisor *supervisor, int signal)
 {
     for (int r = 0; r < supervisor->roster.n_ranks; r++) {

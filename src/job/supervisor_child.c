@@ -1,3 +1,4 @@
+/* Runs a supervisor in a child process of the first rank. */
 #include "job/supervisor_child.h"
 
 #include "base/limit.h"
@@ -8,9 +9,9 @@
 
 enum {
     LISTEN_MS = 100,
-    HEARD_MS = 300, /* for mpirun to pass on a report before ranks end */
-    END_MS = 4000,
-    EXIT_MS = 30000,
+    REPORT_MS = 300, /* time for mpirun to print the report before ranks end */
+    END_MS = 4000,   /* limit of vp_supervisor_end() */
+    EXIT_MS = 30000, /* limit for ranks to exit after the job has ended */
 };
 
 enum vp_status vp_supervisor_child_open(const struct vp_config *config,
@@ -22,20 +23,21 @@ enum vp_status vp_supervisor_child_open(const struct vp_config *config,
         .watchdog_seconds = config->watchdog_seconds,
         .local = vp_processes_are_here(),
         .interface = config->network_interface,
-        /* Open MPI answers Ctrl-Z by SIGSTOP to all ranks. */
+        /* Open MPI forwards Ctrl-Z as SIGSTOP to all ranks. */
         .by_hand = true,
     };
 
     return vp_supervisor_open(&supervisor, out, err);
 }
 
-/* The parent is gone and no rank has connected: none knows the address. */
+/* Returns true if the parent is gone and no rank has connected: no rank can
+ * have the address. */
 static bool is_forgotten(const struct vp_supervisor *supervisor, pid_t parent)
 {
     return getppid() != parent && vp_supervisor_n_came(supervisor) == 0;
 }
 
-/* Waits until all ranks have disconnected, at most `ms`. */
+/* Waits up to `ms` until all ranks have disconnected. */
 static void wait_ms(struct vp_supervisor *supervisor, int ms)
 {
     struct vp_limit limit = vp_limit_ms(ms);
@@ -53,7 +55,7 @@ void vp_supervisor_child_run(struct vp_supervisor *supervisor,
     pid_t parent = getppid();
     struct vp_err screen;
 
-    setsid(); /* out of the way of signals to the parent's group */
+    setsid(); /* signals to the parent's process group do not reach it */
     for (size_t i = 0; i < VP_COUNT_OF(signals); i++)
         signal(signals[i], SIG_IGN);
     while (outcome == VP_OUTCOME_NONE && !is_forgotten(supervisor, parent))
@@ -61,7 +63,7 @@ void vp_supervisor_child_run(struct vp_supervisor *supervisor,
     if (outcome == VP_OUTCOME_FAILED) {
         vp_supervisor_report(supervisor, 0, &screen);
         report(screen.text);
-        wait_ms(supervisor, HEARD_MS);
+        wait_ms(supervisor, REPORT_MS);
     } else {
         wait_ms(supervisor, EXIT_MS);
     }

@@ -1,3 +1,4 @@
+/* Reads the vitals of this process and detects progress from them. */
 #include "job/vitals.h"
 
 #include "base/blocking.h"
@@ -6,8 +7,9 @@
 #include <stdio.h>
 
 enum {
-    LONG_CALL_MS = 500, /* worth a word */
-    PROGRESS_MS = 1000, /* of a core: more than the heartbeat itself uses */
+    LONG_CALL_MS = 500, /* file operations from this length on are reported */
+    PROGRESS_MS = 1000, /* core time that counts as progress: more than the
+                           heartbeat itself uses */
 };
 
 static int64_t ms_in(const struct vp_blocking *call, int64_t now_ns,
@@ -15,7 +17,7 @@ static int64_t ms_in(const struct vp_blocking *call, int64_t now_ns,
 {
     int64_t since = call->since_ns > resumed_ns ? call->since_ns : resumed_ns;
 
-    /* Less than a millisecond is still a call. */
+    /* 0 means that there is no such operation. */
     return now_ns > since ? (now_ns - since) / 1000000 + 1 : 1;
 }
 

@@ -1,3 +1,5 @@
+/* The watchdog thread: compares the progress of this process with the limit of
+ * its phase. */
 #include "job/watchdog.h"
 
 #include "base/clock.h"
@@ -32,9 +34,9 @@ static void report(const struct vp_watchdog *watchdog, enum vp_job_phase phase,
     vp_strbuf_release(&line);
 }
 
-/* Returns how long the process may go on as it does. One that waits for other
- * ranks gets a quarter more: the rank that they all wait for has then ended with
- * the name of the file that it hangs in, before the job ends because of a wait. */
+/* Returns the limit for the phase. A process that waits for other ranks gets a
+ * quarter more, so that the rank that all wait for ends first and names the
+ * file in which it hangs. */
 static int64_t find_limit(const struct vp_watchdog *watchdog,
                           enum vp_job_phase phase, bool waits)
 {
@@ -43,7 +45,8 @@ static int64_t find_limit(const struct vp_watchdog *watchdog,
     return waits && limit < INT64_MAX ? limit + limit / 4 : limit;
 }
 
-/* One look. A wait for other processes may use a core all the time. */
+/* Checks once. A wait for other processes is measured by wait_ms, because it
+ * may use a core all the time, which vp_pace_note() takes for progress. */
 static void look(const struct vp_watchdog *watchdog, struct vp_job_clock *clock,
                  struct vp_pace *pace)
 {
@@ -87,8 +90,8 @@ enum vp_status vp_watchdog_start(int watchdog_seconds,
 
     if (!watchdog || vp_limit_cond_init(&watchdog->changed) != 0)
         goto err_free;
-    /* Not by the thread: they depend on the environment, which MPI_Init() may
-     * be changing by then. */
+    /* Not in the thread: vp_job_phase_limit_ns() calls getenv(), and MPI_Init()
+     * may change the environment at the same time. */
     for (int i = 0; i < VP_JOB_PHASE_COUNT; i++)
         watchdog->limits_ns[i] = vp_job_phase_limit_ns(
             (enum vp_job_phase)i, watchdog_seconds * INT64_C(1000000000));
@@ -104,7 +107,7 @@ err_release:
     pthread_cond_destroy(&watchdog->changed);
 err_free:
     free(watchdog);
-    return vp_err_set(err, VP_ERR_NOMEM, "no thread for the watchdog");
+    return vp_err_set(err, VP_ERR_NOMEM, "starting the watchdog failed");
 }
 
 void vp_watchdog_stop(struct vp_watchdog *watchdog)

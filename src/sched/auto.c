@@ -14,7 +14,7 @@
 
 /* ---- Default costs ------------------------------------------------------ */
 
-/* 1 for each of F, B, W and R. */
+/* Returns costs of 1 for each of F, B, W and R. */
 static struct vp_stage_costs *unit_costs(int n_stages)
 {
     struct vp_stage_costs *costs = calloc((size_t)n_stages, sizeof(*costs));
@@ -28,7 +28,7 @@ static struct vp_stage_costs *unit_costs(int n_stages)
 
 /* ---- From a plan to a schedule ------------------------------------------ */
 
-/* A schedule with the same parameters, but without lists and sizes. */
+/* Copies the parameters of a schedule, but not its lists. */
 static enum vp_status copy_frame(const struct vp_schedule *from,
                                  struct vp_schedule *out)
 {
@@ -202,7 +202,7 @@ static bool is_legal(const struct vp_auto_problem *problem,
     return true;
 }
 
-/* What the search begins with, and scratch. */
+/* The best starting point of the search so far, and scratch memory. */
 struct start {
     struct vp_auto_best best;
     vp_letter *letters;
@@ -340,7 +340,8 @@ enum vp_status vp_auto_fill(const struct vp_sched_config *config,
 
 /* ---- Choosing between configurations ------------------------------------ */
 
-/* A schedule and its makespan under its own costs, or at unit costs. */
+/* Makes a schedule and computes its makespan under config->costs, or at unit
+ * costs if that is NULL. */
 static enum vp_status make_timed(const struct vp_sched_config *config,
                                  struct vp_schedule *out, double *makespan_out,
                                  struct vp_err *err)

@@ -1,4 +1,4 @@
-/* What the files of the schedule `auto` share.
+/* Declarations shared by the files of the schedule `auto`.
  *
  * A plan gives every rank a word: the order of its actions. A letter is an
  * action (F, R, B or W) of a stage without its minibatch, because the actions
@@ -37,8 +37,8 @@ struct vp_auto_stage {
     bool recompute;
     double cost[VP_AUTO_KINDS];
     double weight; /* memory of a slot */
-    /* Its messages: the link that they take (-1: they stay on the rank), for
-     * how long, and what they need besides to arrive. */
+    /* Its messages: index of their link (-1: they stay on the rank), time on
+     * the link, and delay until they arrive after that. */
     int act_link, grad_link;
     double act, grad;
     double act_delay, grad_delay;
@@ -55,7 +55,7 @@ struct vp_auto_problem {
                             slot is free after B */
     int n_ranks, n_stages, n_mb;
     struct vp_auto_stage *stages;
-    int n_letters; /* of all words */
+    int n_letters; /* length of all words together */
     int *first;    /* per rank: begin of its word; [n_ranks] is n_letters */
     double *tail;  /* per rank: reduction and update after the last letter */
     double after;  /* with a global norm: the longest update, which begins when
@@ -65,24 +65,26 @@ struct vp_auto_problem {
     double bound;  /* lower bound of the makespan */
 };
 
-/* `config` has costs. VP_ERR_INVALID: one minibatch does not fit into the
- * memory of a rank. */
+/* config->costs must not be NULL. Fails with VP_ERR_INVALID if one minibatch
+ * does not fit into the memory of a rank. Borrows `schedule` and the arrays of
+ * `config`. Release also after a failure. */
 enum vp_status vp_auto_problem_init(struct vp_auto_problem *problem,
                                     const struct vp_sched_config *config,
                                     const struct vp_schedule *schedule,
                                     struct vp_err *err);
 void vp_auto_problem_release(struct vp_auto_problem *problem);
 
-/* The kind after which a minibatch gives its slot back. */
+/* Returns the kind after which a minibatch gives its slot back. */
 static inline int vp_auto_last_kind(const struct vp_auto_problem *problem)
 {
     return problem->fused ? VP_AUTO_B : VP_AUTO_W;
 }
 
-/* Whether stages with n_slots[stage] slots fit. */
+/* Returns true if n_slots[stage] slots per stage fit into the rank's memory. */
 bool vp_auto_fits(const struct vp_auto_problem *problem, int rank,
                   const int *n_slots);
-/* Whether a rank's word is legal. `scratch`: VP_AUTO_SCRATCH ints per stage. */
+/* Returns true if a rank's word is legal. `scratch`: VP_AUTO_SCRATCH ints per
+ * stage. */
 enum { VP_AUTO_SCRATCH = VP_AUTO_KINDS + 1 };
 bool vp_auto_is_legal(const struct vp_auto_problem *problem,
                       const vp_letter *letters, int rank, int *scratch);
@@ -97,7 +99,7 @@ struct vp_auto_times {
     double makespan;
     double score; /* makespan, and a little of all ranks' ends */
     /* Scratch. */
-    double *arrival; /* of activations, then gradients: stage * n_mb + mb */
+    double *arrival; /* activations, then gradients: stage * n_mb + mb */
     double *link;
     double *clock; /* per rank */
     int *next;     /* per rank: position */
@@ -110,8 +112,8 @@ enum vp_status vp_auto_times_init(struct vp_auto_times *times,
                                   const struct vp_auto_problem *problem);
 void vp_auto_times_release(struct vp_auto_times *times);
 
-/* Sets the times of a plan, each action as early as the words allow. False: the
- * words wait for each other forever. */
+/* Sets the times of a plan: each action starts as early as the words allow.
+ * Returns false if the plan deadlocks. */
 bool vp_auto_time(const struct vp_auto_problem *problem,
                   const vp_letter *letters, struct vp_auto_times *times);
 
@@ -134,6 +136,7 @@ enum vp_status vp_auto_board_create(const struct vp_auto_problem *problem,
                                     struct vp_auto_board **out);
 void vp_auto_board_free(struct vp_auto_board *board);
 
+/* Writes the words of all ranks by `rule`. */
 void vp_auto_write(const struct vp_auto_problem *problem,
                    struct vp_auto_board *board, const struct vp_auto_rule *rule,
                    vp_letter *letters_out);

@@ -13,11 +13,11 @@ struct lane {
 
 struct vp_auto_board {
     struct lane *lanes;
-    double *arrivals; /* of all lanes */
+    double *arrivals; /* memory of act and grad of all lanes */
     double *link;
     double *clock; /* per rank: end of its last action */
     double *wake;  /* per rank: earliest time at which an action may start */
-    double *used;  /* per rank: memory of what it keeps */
+    double *used;  /* per rank: memory of the minibatches that it keeps */
     int *n_put;    /* per rank: letters written */
 };
 
@@ -34,12 +34,12 @@ struct choice {
     double due, from; /* `from`: earliest start */
 };
 
-/* ---- What may start ----------------------------------------------------- */
+/* ---- Actions that may start --------------------------------------------- */
 
-/* Whether a stage may keep one minibatch more. Where only the rank's memory is
- * limited, F leaves room for one minibatch on each later stage of the rank that
- * keeps none: otherwise no minibatch could reach its B, and no slot would
- * become free. */
+/* Returns true if a stage may keep one minibatch more. If only the rank's
+ * memory is limited, F leaves room for one minibatch on each later stage of the
+ * rank that keeps none: otherwise no minibatch could reach its B, and no slot
+ * would become free. */
 static bool has_slot(const struct turn *turn, int s)
 {
     const struct vp_auto_problem *problem = turn->problem;
@@ -63,8 +63,8 @@ static bool has_slot(const struct turn *turn, int s)
     return used <= problem->limit[stage->rank] * (1.0 + 1e-12);
 }
 
-/* Earliest start of the next action of a kind, by its inputs and slots.
- * INFINITY: not known yet, or other actions must come first. */
+/* Returns the earliest start of the next action of a kind, by its inputs and
+ * slots. INFINITY: not known yet, or other actions must come first. */
 static double ready_from(const struct turn *turn, int s, int kind)
 {
     const struct vp_auto_problem *problem = turn->problem;
@@ -189,7 +189,7 @@ static void take(const struct turn *turn, int rank, double now,
     set_wake(turn, rank);
 }
 
-/* The rank with the earliest possible action. */
+/* Returns the rank with the earliest possible action. */
 static int next_rank(const struct vp_auto_problem *problem,
                      const struct vp_auto_board *board)
 {

@@ -1,4 +1,5 @@
-/* The problem that `auto` solves, as plain numbers per stage and rank. */
+/* Sets up the problem that `auto` solves: costs, limits and lower bounds as
+ * numbers per stage and rank. */
 #include "sched/auto.h"
 
 #include <stdlib.h>
@@ -15,8 +16,8 @@ static int n_kinds(const struct vp_auto_stage *stage)
 
 /* ---- Stages ------------------------------------------------------------- */
 
-/* The rank that receives a stage's activations (`forwards`) or gradients; -1:
- * none, or the stage's own rank. */
+/* Returns the rank that receives a stage's activations (`forwards`) or
+ * gradients; -1: none, or the stage's own rank. */
 static int receiver(const struct vp_schedule *schedule, int s, bool forwards)
 {
     int next = forwards ? s + 1 : s - 1;
@@ -27,8 +28,9 @@ static int receiver(const struct vp_schedule *schedule, int s, bool forwards)
     return schedule->stages[next].first_rank;
 }
 
-/* The index of the link of a message: one per pair of ranks and direction, or
- * with one_port a single one for everything that a rank sends. */
+/* Returns the index of the link of a message: one per pair of ranks and
+ * direction, or with one_port a single one for all messages that a rank
+ * sends. */
 static int link_of(const struct vp_auto_problem *problem, int s, bool forwards)
 {
     const struct vp_schedule *schedule = problem->schedule;
@@ -76,8 +78,8 @@ static void fill_stage(struct vp_auto_problem *problem, int s,
                         stage->grad;
 }
 
-/* Earliest times of the first minibatch: forward through all stages, then
- * backward. */
+/* Sets the earliest times of the first minibatch: forward through all stages,
+ * then backward. */
 static void fill_heads(struct vp_auto_problem *problem)
 {
     int last = problem->n_stages - 1;
@@ -181,7 +183,7 @@ static void fill_ranks(struct vp_auto_problem *problem)
 
 /* ---- Memory ------------------------------------------------------------- */
 
-/* The tolerance is for rounding in sums of weights. */
+/* The tolerance covers rounding in sums of weights. */
 static bool is_within(const struct vp_auto_problem *problem, int rank,
                       double used)
 {
@@ -200,7 +202,7 @@ bool vp_auto_fits(const struct vp_auto_problem *problem, int rank,
     return is_within(problem, rank, used);
 }
 
-/* The kind whose action of the same minibatch comes before. */
+/* Returns the kind whose action of the same minibatch comes before. */
 static int kind_before(const struct vp_auto_stage *stage, int kind)
 {
     if (kind == VP_AUTO_B)

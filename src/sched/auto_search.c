@@ -8,9 +8,9 @@
 #include <string.h>
 
 enum {
-    BUDGET = 1 << 20, /* of the search, in units of timing one letter */
-    WRITE_COST = 8,   /* of writing a letter by a rule, in that unit */
-    TRY_COST = 16,    /* of choosing a move */
+    BUDGET = 1 << 20, /* for the search; timing one letter costs 1 */
+    WRITE_COST = 8,   /* cost of writing a letter by a rule */
+    TRY_COST = 16,    /* cost of choosing a move */
     HISTORY = 32,     /* length of the first history of climb() */
     MAX_HISTORY = 1024,
     MAX_BLOCK = 3,
@@ -28,7 +28,7 @@ struct search {
     struct vp_auto_board *board;
     struct vp_auto_times *times;
     struct vp_auto_best *best;
-    vp_letter *letters; /* of the plan under consideration */
+    vp_letter *letters; /* the plan under consideration */
     double *due;
     int *slots;
     int *path; /* positions, last first */
@@ -67,8 +67,8 @@ static bool done(const struct search *search)
             search->best->makespan <= search->problem->bound * (1.0 + 1e-12));
 }
 
-/* Times search->letters and keeps them if they are the best so far. False: they
- * wait for each other forever. */
+/* Times search->letters and keeps them if they are the best so far. Returns
+ * false if they deadlock. */
 static bool consider(struct search *search)
 {
     const struct vp_auto_problem *problem = search->problem;
@@ -83,7 +83,7 @@ static bool consider(struct search *search)
 /* ---- Rules -------------------------------------------------------------- */
 
 /* Gives one more slot to the stage of a rank that has fewest for its need.
- * False: no stage of the rank can have another one. */
+ * Returns false if no stage of the rank can have another one. */
 static bool add_slot(const struct vp_auto_problem *problem, int rank,
                      bool by_life, int *slots)
 {
@@ -128,11 +128,11 @@ static void share_slots(const struct vp_auto_problem *problem, bool by_life,
 /* A rule for due times. Times are in periods: the work of the busiest rank for
  * a minibatch. */
 struct rule {
-    bool by_life;    /* see share_slots(). False, and limits count slots in use:
-                        a slot goes to the stage that asks first */
+    bool by_life;    /* see share_slots(). If false and limits count slots in
+                        use, the first stage that needs a slot gets it */
     double hop;      /* factor on the time of a gradient from stage to stage */
-    double lead;     /* F is due that much before its earliest time */
-    double lag;      /* W is due that much after B, times the ranks */
+    double lead;     /* periods by which F is due before its earliest time */
+    double lag;      /* periods by which W is due after B, times the ranks */
     double patience; /* see struct vp_auto_rule */
 };
 
@@ -177,8 +177,8 @@ static void set_due(const struct search *search, const struct rule *rule)
 
 static void write_by(struct search *search, const struct rule *by)
 {
-    bool free = search->problem->in_use && !by->by_life;
-    struct vp_auto_rule rule = { search->due, free ? NULL : search->slots,
+    bool on_demand = search->problem->in_use && !by->by_life;
+    struct vp_auto_rule rule = { search->due, on_demand ? NULL : search->slots,
                                  by->patience };
 
     vp_auto_write(search->problem, search->board, &rule, search->letters);
@@ -203,7 +203,7 @@ struct move {
     int begin, middle, end;
 };
 
-/* Returns the move that undoes it. */
+/* Applies a move. Returns the move that undoes it. */
 static struct move apply(vp_letter *letters, struct move move)
 {
     int n = move.middle - move.begin, n_rest = move.end - move.middle;
@@ -229,8 +229,8 @@ static int rank_at(const struct search *search, int at)
     return search->problem->stages[vp_letter_stage(search->letters[at])].rank;
 }
 
-/* Finds the critical path: from the last action backwards, each action being
- * the reason why the one after it does not start earlier. */
+/* Finds the critical path, from the last action backwards: each action is the
+ * reason for which the one after it does not start earlier. */
 static void find_path(struct search *search)
 {
     const struct vp_auto_problem *problem = search->problem;
@@ -283,7 +283,7 @@ static int direction(struct search *search, int i)
 }
 
 /* Chooses a random move of a letter on the path, sometimes together with its
- * neighbours. False: the move would change nothing. */
+ * neighbours. Returns false if the move would change nothing. */
 static bool choose_move(struct search *search, struct move *move)
 {
     const struct vp_auto_problem *problem = search->problem;
@@ -351,8 +351,8 @@ static void climb(struct search *search, int n, double shake)
     }
 }
 
-/* A list schedule under a random rule, with random changes of the due times of
- * each stage. */
+/* Writes a list schedule by a random rule, with random changes of the due times
+ * of each stage. */
 static void write_random(struct search *search)
 {
     const struct vp_auto_problem *problem = search->problem;
@@ -371,8 +371,8 @@ static void write_random(struct search *search)
     write_by(search, rule);
 }
 
-/* Climbs from the best plan; then, in turn, from a random list schedule and
- * from the best plan made slightly worse, with ever longer histories. */
+/* Climbs from the best plan, then in turn from a random list schedule and from
+ * the best plan made slightly worse, with longer and longer histories. */
 static void improve(struct search *search)
 {
     size_t n_bytes = (size_t)search->problem->n_letters *

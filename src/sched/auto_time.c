@@ -1,4 +1,4 @@
-/* Times of a plan: simulates its words, rank by rank. */
+/* Computes the times of a plan by a simulation of its words, rank by rank. */
 #include "sched/auto.h"
 
 #include <stdlib.h>
@@ -16,8 +16,8 @@ struct walk {
     int n_timed, n_stack;
 };
 
-/* Index in times->arrival of a minibatch's activations at a stage, or of its
- * gradient. */
+/* Return the index in times->arrival of a minibatch's activations at a stage,
+ * and of its gradient. */
 static int act_at(const struct vp_auto_problem *problem, int stage, int mb)
 {
     return stage * problem->n_mb + mb;
@@ -29,8 +29,8 @@ static int grad_at(const struct vp_auto_problem *problem, int stage, int mb)
 }
 
 /* Sends a message at *clock. Its arrival time is entry `at`; `rank` receives it
- * and continues if it was blocked on it. `busy` is the time on the link,
- * `delay` what is added to that. */
+ * and continues if it was blocked on it. `busy`: time on the link. `delay`:
+ * time between the link and the arrival. */
 static void send_message(struct walk *walk, int link, double busy, double delay,
                          double *clock, int rank, int at)
 {
@@ -52,7 +52,8 @@ static void send_message(struct walk *walk, int link, double busy, double delay,
     }
 }
 
-/* Index in times->arrival of the message that an action needs, or -1. */
+/* Returns the index in times->arrival of the message that an action needs, or
+ * -1. */
 static int needed(const struct vp_auto_problem *problem, int stage, int kind,
                   int mb)
 {

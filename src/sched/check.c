@@ -1,5 +1,5 @@
-/* The first half of the proof: each list for itself. Walks a rank's list with
- * one counter per stage and kind, which is all the state there is, because the
+/* The first half of the proof: checks each list for itself. Walks a rank's list
+ * with one counter per stage and kind. No other state is needed, because the
  * actions of a kind must come in minibatch order. */
 #include "sched/internal.h"
 
@@ -10,10 +10,10 @@
 
 enum { MAX_SLOTS = 1 << 26 };
 
-/* What a rank knows about one of its stages. */
+/* State of one stage of the rank. */
 struct state {
     const struct vp_node *node;
-    int next[VP_ACTION_KIND_COUNT]; /* own index or round */
+    int next[VP_ACTION_KIND_COUNT]; /* own index or round of the next action */
     int *holder;                    /* per slot: own index, or -1 */
     int newest;                     /* weight version */
 };
@@ -70,7 +70,7 @@ static bool is_round(enum vp_action_kind kind)
     return kind == VP_ACTION_REDUCE || kind == VP_ACTION_UPDATE;
 }
 
-/* The minibatch (or round) that must come next in this kind. */
+/* Returns the minibatch or round of own index `own`. */
 static int expected(const struct walk *walk, const struct state *state,
                     enum vp_action_kind kind, int own)
 {
@@ -99,7 +99,7 @@ static enum vp_status check_order(const struct walk *walk,
     return VP_OK;
 }
 
-/* Another action of the same minibatch must stand before this one. */
+/* Checks that the action `before` of the same minibatch precedes `a`. */
 static enum vp_status check_after(const struct walk *walk,
                                   const struct state *state,
                                   const struct vp_action *a,
@@ -128,7 +128,8 @@ static enum vp_status check_message(const struct walk *walk,
     return VP_OK;
 }
 
-/* The weights are in the ring, and they are those of the rule. */
+/* Checks that the weights are in the ring, and that their version is that of
+ * vp_schedule_version_of(). */
 static enum vp_status check_version(const struct walk *walk,
                                     const struct state *state,
                                     const struct vp_action *a)
@@ -137,8 +138,8 @@ static enum vp_status check_version(const struct walk *walk,
     int n = walk->schedule->stages[a->stage].n_versions;
 
     if (a->version != want)
-        return refuse(walk, "uses weight version %d; the rule says %d",
-                      a->version, want);
+        return refuse(walk, "uses weight version %d instead of %d", a->version,
+                      want);
     if (want > state->newest)
         return refuse(walk,
                       "weight version %d is not written yet, %d is the "
@@ -206,8 +207,8 @@ static enum vp_status check_compute(const struct walk *walk,
     return VP_OK;
 }
 
-/* A buffer of a ring of `n` is written: `kind` of the minibatch that had it
- * before must have come. */
+/* Called for an action that writes a buffer of a ring of `n`. Checks that
+ * `kind` of the minibatch that had the buffer before precedes `a`. */
 static enum vp_status check_buffer(const struct walk *walk,
                                    const struct state *state,
                                    const struct vp_action *a, int n,
@@ -219,7 +220,7 @@ static enum vp_status check_buffer(const struct walk *walk,
         return VP_OK;
     mb = vp_node_mb(walk->schedule, state->node, before);
     return refuse(walk,
-                  "overwrites what was %s minibatch %d; %d%s%d must come "
+                  "overwrites values %s minibatch %d; %d%s%d must come "
                   "before",
                   what, mb, a->stage, vp_action_kind_name(kind), mb);
 }
@@ -234,7 +235,7 @@ static enum vp_status check_redo(const struct walk *walk,
                         "recomputed for");
 }
 
-/* Swapped values are back. */
+/* Checks that swapped values are back on the device. */
 static enum vp_status check_ready(const struct walk *walk,
                                   const struct state *state,
                                   const struct vp_action *a)
@@ -295,7 +296,7 @@ static enum vp_status check_backward(const struct walk *walk,
     return check_compute(walk, state, a);
 }
 
-/* All own minibatches of the round have been added. */
+/* Checks that the gradients of all own minibatches of the round precede `a`. */
 static enum vp_status check_complete(const struct walk *walk,
                                      const struct state *state,
                                      const struct vp_action *a)
@@ -310,7 +311,7 @@ static enum vp_status check_complete(const struct walk *walk,
                   vp_node_mb(walk->schedule, state->node, n_own));
 }
 
-/* The version that is overwritten must not be needed any more. */
+/* Checks also that no minibatch needs the version that is overwritten. */
 static enum vp_status check_update(const struct walk *walk, struct state *state,
                                    const struct vp_action *a)
 {
@@ -323,7 +324,7 @@ static enum vp_status check_update(const struct walk *walk, struct state *state,
     if (vp_schedule_reduces(schedule, a->stage))
         VP_TRY(check_after(walk, state, a, VP_ACTION_REDUCE));
     if (a->version != want)
-        return refuse(walk, "writes weight version %d; the rule says %d",
+        return refuse(walk, "writes weight version %d instead of %d",
                       a->version, want);
     if (oldest < state->next[VP_ACTION_F]) {
         int mb = vp_node_mb(schedule, state->node, oldest);
@@ -357,7 +358,7 @@ static enum vp_status check_kind(const struct walk *walk, struct state *state,
         VP_TRY(check_after(walk, state, a, VP_ACTION_B));
         return check_compute(walk, state, a);
     case VP_ACTION_SEND_ACT:
-    case VP_ACTION_RECV_GRAD: /* before F it would wait for itself */
+    case VP_ACTION_RECV_GRAD: /* before F it would deadlock */
         VP_TRY(check_after(walk, state, a, VP_ACTION_F));
         return check_message(walk, a);
     case VP_ACTION_SEND_GRAD:
@@ -382,8 +383,8 @@ static enum vp_status check_kind(const struct walk *walk, struct state *state,
 
 /* ---- One list ----------------------------------------------------------- */
 
-/* The stage's state at the start of the list: a stream may begin with
- * minibatches in flight, in the slots of the plain rule. */
+/* Sets the stage's state at the start of the list. A stream may begin with
+ * minibatches in flight, which are in slot own index mod n_slots. */
 static void enter(struct walk *walk, int stage)
 {
     const struct vp_schedule_stage *s = &walk->schedule->stages[stage];
@@ -467,8 +468,8 @@ static enum vp_status check_sizes(const struct vp_schedule *schedule,
             return vp_err_set(err, VP_ERR_INVALID,
                               "stage %d has %d slots, %d versions, %d "
                               "activation and %d gradient buffers, %d for "
-                              "recomputed and %d + %d for swapped values; each "
-                              "that is needed needs at least one",
+                              "recomputed and %d + %d for swapped values; give "
+                              "at least 1 of each kind in use",
                               s, stage->n_slots, stage->n_versions,
                               stage->n_act_bufs, stage->n_grad_bufs,
                               stage->n_recomputed, stage->n_swap_out,

@@ -1,10 +1,11 @@
-/* What the two drawers share. */
+/* Helpers of the two drawers of schedules: terminal chart and SVG. */
 #ifndef VP_SCHED_DRAW_H
 #define VP_SCHED_DRAW_H
 
 #include "sched/internal.h"
 
-/* Which of its rank's stages an action belongs to: 0 for the first. */
+/* Returns the position of `stage` among the stages of `rank`: 0 for the
+ * first. */
 static inline int vp_draw_chunk(const struct vp_schedule *schedule, int rank,
                                 int stage)
 {
@@ -16,7 +17,8 @@ static inline int vp_draw_chunk(const struct vp_schedule *schedule, int rank,
     return chunk;
 }
 
-/* The shortest box that takes time at all: one unit of the picture. */
+/* Returns the length of the shortest action that takes time: one unit of the
+ * picture. */
 static inline double vp_draw_unit(const struct vp_schedule *schedule,
                                   const struct vp_timing *timing)
 {

@@ -1,9 +1,9 @@
 /* DualPipe-V (DeepSeek-AI, DualPipe, 2025; the halved form of DualPipe): P
- * ranks, 2P stages placed 0 .. P-1, P-1 .. 0. Its idea is to run a forward and
- * a backward of different minibatches at once, so that each hides the other's
- * messages. Here a rank does one thing after the other: forward, then backward.
- * Written down for rank p, with capitals for its first stage p and small
- * letters for its second, 2P - 1 - p; * is the oldest W that was put off:
+ * ranks, 2P stages placed 0 .. P-1, P-1 .. 0. DualPipe runs a forward and a
+ * backward of different minibatches at the same time, so that each hides the
+ * other's messages. Here a rank runs them one after the other: forward, then
+ * backward. The list of rank p, with capitals for its first stage p and small
+ * letters for its second, 2P - 1 - p; * is the oldest deferred W:
  *
  *   F x 2(P - 1 - p)
  *   (F f) x (p + 1)
@@ -17,8 +17,8 @@
  * The rule needs M >= 2P minibatches, and a rank keeps 2P + 1. */
 #include "sched/internal.h"
 
-/* (b B) x n with their weight gradients in the first half only, which ends
- * between b and B if n is odd. */
+/* Writes (b B) x n with their weight gradients in the first half only, which
+ * ends between b and B if n is odd. */
 static void write_end(struct vp_v_writer *w, int n)
 {
     for (int i = 0; i < n; i++) {

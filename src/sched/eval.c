@@ -1,8 +1,9 @@
-/* Forwards only. With one stage per rank the order is plain. With several, the
- * lists are written by running the pipeline in steps of one time unit: of the
- * forwards whose input is there, a rank takes that of its latest stage, so that
- * minibatches leave before others enter. The run keeps to rings of two buffers,
- * the fewest that any schedule has: the lists work in the rings of training. */
+/* The schedule `eval`: forwards only. With one stage per rank they are in
+ * minibatch order. With several, the lists come from a simulation in steps of
+ * one time unit: of the forwards whose input has arrived, a rank takes that of
+ * its latest stage, so that minibatches leave before others enter. The
+ * simulation has rings of two buffers, the fewest of any schedule, so that the
+ * lists work with the rings of training. */
 #include "sched/internal.h"
 
 #include <stdlib.h>

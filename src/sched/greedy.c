@@ -1,26 +1,26 @@
-/* Lists by a greedy rule, for any costs, any limit of memory per rank and any
- * placement without replicas (after the heuristics of Qi et al., Zero Bubble
- * Pipeline Parallelism, ICLR 2024, for ZB-1p, ZB-2p and ZB-V).
+/* Writes lists by a greedy rule, for any costs, any limit of memory per rank
+ * and any placement without replicas (after the heuristics of Qi et al., Zero
+ * Bubble Pipeline Parallelism, ICLR 2024, for ZB-1p, ZB-2p and ZB-V).
  *
- * The pipeline runs on paper. An idle rank takes, of the F and B whose input
- * has arrived and the W whose B has been, the action that is due first:
+ * The pipeline is simulated. An idle rank takes, of the F and B whose input has
+ * arrived and the W whose B has ended, the action that is due first:
  *
  *   F of stage k, minibatch m   m T + f of all stages before k
  *   B                           m T + f of all stages + hop x b of all behind k
  *   W                           delay x P T after B
  *
  * T is the work of the busiest rank per minibatch, P the number of ranks. W is
- * due late: it fills the waits. It is early only where an F may not start
- * because the rank keeps as much as it may. A W that ends after the next input
- * arrives is taken if the wait for that input is longer than the other ranks
- * have already waited more than this one (`fill`: always). The best values of
- * hop, delay and fill depend on the case: all of a small table are tried, and
- * the shortest lists are kept.
+ * due late, so that it fills the waits. It comes early only if no F may start
+ * because the rank's memory is full. A W that would end after the next input
+ * arrives is taken if the wait for that input is longer than the difference
+ * between the longest idle time of any rank so far and that of this rank
+ * (`fill`: always). The best values of hop, delay and fill depend on the case:
+ * all of a small table are tried, and the shortest lists are kept.
  *
- * Memory counts slots as the runtime has them: a stage owns as many as it ever
- * kept at once. An F leaves one slot for each later stage of its rank that has
- * none. So the oldest minibatch always finds a slot on its way, and the run
- * ends for every limit that holds one slot of each stage. */
+ * Memory counts slots as the runtime allocates them: a stage owns the largest
+ * number that it ever kept at once. An F leaves one slot for each later stage
+ * of its rank that has none. So the oldest minibatch always finds a slot, and
+ * the simulation ends for every limit that holds one slot of each stage. */
 #include "sched/internal.h"
 
 #include <math.h>
@@ -43,16 +43,16 @@ static const struct policy policies[] = {
 /* One stage. */
 struct lane {
     struct vp_stage_costs cost;
-    double size; /* of a slot */
+    double size; /* memory of a slot */
     int n_f, n_b, n_w, n_slots;
-    double due_f, due_b;   /* of minibatch 0 */
+    double due_f, due_b;   /* due times of minibatch 0 */
     double *f_end, *b_end; /* per minibatch */
 };
 
 /* One rank. */
 struct seat {
-    double begin, end; /* of its first and its last action */
-    double idle;       /* between them */
+    double begin, end; /* start of its first action, end of its last */
+    double idle;       /* idle time between them */
     double used;       /* size of its slots */
     bool started;
 };
@@ -84,7 +84,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* ---- What may start ----------------------------------------------------- */
+/* ---- Actions that may start --------------------------------------------- */
 
 static double latency(const struct run *run, int from, int to)
 {
@@ -94,7 +94,8 @@ static double latency(const struct run *run, int from, int to)
                                                             : run->in->latency;
 }
 
-/* A free slot, or room for one and for the first slots of later stages. */
+/* Returns true if stage `k` has a free slot, or if there is memory for another
+ * one and for the first slots of the rank's later stages. */
 static bool has_slot(const struct run *run, int rank, int k)
 {
     const struct vp_rank_list *list = &run->in->schedule->ranks[rank];
@@ -110,7 +111,8 @@ static bool has_slot(const struct run *run, int rank, int k)
     return used <= run->in->limit[rank];
 }
 
-/* When the input of the stage's next F is there; HUGE_VAL: not known yet. */
+/* Returns the time at which the input of the stage's next F arrives; HUGE_VAL:
+ * not known yet. */
 static double f_arrives(const struct run *run, int rank, int k)
 {
     const struct lane *lane = &run->lanes[k];
@@ -124,7 +126,8 @@ static double f_arrives(const struct run *run, int rank, int k)
                : HUGE_VAL;
 }
 
-/* The same of B. The stage's own F ended before: the gradient has been on. */
+/* Returns the same for the stage's next B. Its F has ended then, because the
+ * gradient comes from a later stage. */
 static double b_arrives(const struct run *run, int k)
 {
     const struct lane *lane = &run->lanes[k];
@@ -136,7 +139,7 @@ static double b_arrives(const struct run *run, int k)
                : HUGE_VAL;
 }
 
-/* ---- What is taken ------------------------------------------------------ */
+/* ---- Taking an action --------------------------------------------------- */
 
 static void offer(struct choice *best, enum vp_action_kind kind, int stage,
                   double due)
@@ -145,7 +148,8 @@ static void offer(struct choice *best, enum vp_action_kind kind, int stage,
         *best = (struct choice){ kind, stage, due };
 }
 
-/* Whether a rank takes a W although an input arrives before its end. */
+/* Returns true if a rank takes a W although an input arrives before the W ends.
+ * `wait`: time until that input arrives. */
 static bool fills(const struct run *run, int rank, double wait)
 {
     double most = 0.0;
@@ -155,7 +159,8 @@ static bool fills(const struct run *run, int rank, double wait)
     return run->policy->fill || wait > most - run->seats[rank].idle;
 }
 
-/* `next` becomes the arrival of the rank's next input, if that is earlier. */
+/* Chooses the rank's next action. Lowers *next to the arrival of the rank's
+ * next input, if that is earlier. */
 static struct choice choose(const struct run *run, int rank, double *next)
 {
     const struct vp_rank_list *list = &run->in->schedule->ranks[rank];
@@ -296,7 +301,7 @@ static void run_lists(struct run *run, struct vp_sched_list *lists)
     }
 }
 
-/* ---- The best of them --------------------------------------------------- */
+/* ---- The shortest lists ------------------------------------------------- */
 
 /* The makespan, and the longest time between a rank's first and last action. */
 struct length {
@@ -348,7 +353,7 @@ static void try_all(struct run *run, struct vp_sched_list *lists,
     }
 }
 
-/* Whether every rank may keep one slot of each of its stages. */
+/* Returns true if every rank may keep one slot of each of its stages. */
 static bool can_end(const struct vp_greedy *in)
 {
     for (int rank = 0; rank < in->schedule->n_ranks; rank++) {

@@ -18,7 +18,7 @@ struct step {
     int chunk, mb;
 };
 
-/* The forwards of one rank in order, and the backwards; returns the size of
+/* Writes the order of one rank's forwards and backwards. Returns the size of
  * the largest group. */
 static int order_steps(int n_ranks, int n_chunks, int n_mb, struct step *f,
                        struct step *b)
@@ -39,8 +39,9 @@ static int order_steps(int n_ranks, int n_chunks, int n_mb, struct step *f,
     return n_mb / n_groups + (n_mb % n_groups > 0);
 }
 
-/* Forwards before the first pair: until the last chunk of the first minibatch
- * has been through the ranks behind and its gradient has come back. */
+/* Returns the number of forwards before the first backward: those that start
+ * until the last chunk of the first minibatch has passed the later ranks and
+ * its gradient has come back. */
 static int warm_up(int n_ranks, int n_chunks, int rank, int group)
 {
     int behind = n_ranks - 1 - rank;

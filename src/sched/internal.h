@@ -1,5 +1,5 @@
-/* What the files of this folder share: the stages as they sit on ranks, and
- * what a schedule has to contain. */
+/* Declarations shared by the files of this folder: stages on ranks, lists under
+ * construction, generators, passes and checks. */
 #ifndef VP_SCHED_INTERNAL_H
 #define VP_SCHED_INTERNAL_H
 
@@ -10,29 +10,30 @@
 
 /* ---- Nodes -------------------------------------------------------------- */
 
-/* Own indices (rounds for REDUCE and UPDATE), end not included. */
+/* Range of own indices (rounds for REDUCE and UPDATE), end not included. */
 struct vp_sched_range {
     int begin, end;
 };
 
-/* A node is a stage on one of its ranks. `range` says, per kind, which actions
- * the schedule must contain there: a property of its parameters alone. */
+/* A node is a stage on one of its ranks. `range`: per kind, the actions that
+ * the schedule must contain there, which follow from its parameters alone. */
 struct vp_node {
     int stage, replica, rank;
-    int first_mb; /* the first one of the segment that runs here */
+    int first_mb; /* the first minibatch of the segment that runs here */
     struct vp_sched_range range[VP_ACTION_KIND_COUNT];
 };
 
 struct vp_nodes {
     struct vp_node *at;
     int n;
-    int *first; /* per stage: its replica 0 */
+    int *first; /* per stage: index of its replica 0 */
 };
 
-/* NULL in `at` when memory is exhausted. */
+/* Sets `at` to NULL if out of memory. */
 struct vp_nodes vp_nodes_make(const struct vp_schedule *schedule);
 void vp_nodes_release(struct vp_nodes *nodes);
 
+/* Returns the index of the node that runs minibatch `mb` of `stage`. */
 static inline int vp_nodes_of(const struct vp_nodes *nodes,
                               const struct vp_schedule *schedule, int stage,
                               int mb)
@@ -40,6 +41,7 @@ static inline int vp_nodes_of(const struct vp_nodes *nodes,
     return nodes->first[stage] + mb % schedule->stages[stage].n_replicas;
 }
 
+/* Returns the minibatch with this own index. */
 static inline int vp_node_mb(const struct vp_schedule *schedule,
                              const struct vp_node *node, int own_index)
 {
@@ -47,8 +49,8 @@ static inline int vp_node_mb(const struct vp_schedule *schedule,
            own_index * schedule->stages[node->stage].n_replicas;
 }
 
-/* The round of the first minibatch that is not among the first `n_own`: so
- * many rounds are complete here when these have been accumulated. */
+/* Returns the number of rounds that are complete on this node when its first
+ * `n_own` minibatches have been accumulated. */
 static inline int vp_node_rounds(const struct vp_schedule *schedule,
                                  const struct vp_node *node, int n_own)
 {
@@ -56,7 +58,8 @@ static inline int vp_node_rounds(const struct vp_schedule *schedule,
            schedule->stages[node->stage].update_every;
 }
 
-/* The action after which nothing of a minibatch is needed any more. */
+/* Returns the kind of a minibatch's last action on a stage: its slot and
+ * buffers are free after it. */
 static inline enum vp_action_kind vp_schedule_last_kind(
     const struct vp_schedule *schedule)
 {
@@ -65,7 +68,8 @@ static inline enum vp_action_kind vp_schedule_last_kind(
                                   : VP_ACTION_B;
 }
 
-/* F, R, B and W: what takes the time of a rank, and is drawn as a box. */
+/* Returns true for F, R, B and W, which take the time of a rank and are drawn
+ * as boxes. */
 static inline bool vp_action_computes(enum vp_action_kind kind)
 {
     return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
@@ -78,7 +82,7 @@ static inline bool vp_action_swaps(enum vp_action_kind kind)
            kind == VP_ACTION_SWAP_IN || kind == VP_ACTION_SWAP_READY;
 }
 
-/* The action after which a stage does not need what R made any more. */
+/* Returns the kind that reads recomputed values last. */
 static inline enum vp_action_kind vp_schedule_recomputed_kind(
     const struct vp_schedule *schedule, int stage)
 {
@@ -87,7 +91,8 @@ static inline enum vp_action_kind vp_schedule_recomputed_kind(
                : VP_ACTION_B;
 }
 
-/* Whether gradients of the stage meet those of others before the update. */
+/* Returns true if the stage has a REDUCE before its update: gradients of
+ * replicas are added, or the norm of all stages is computed. */
 static inline bool vp_schedule_reduces(const struct vp_schedule *schedule,
                                        int stage)
 {
@@ -100,7 +105,7 @@ static inline bool vp_schedule_reduces(const struct vp_schedule *schedule,
 struct vp_sched_list {
     struct vp_action *at;
     int n, capacity;
-    bool failed; /* memory ran out; pushes are ignored from then on */
+    bool failed; /* out of memory; later pushes are ignored */
 };
 
 void vp_sched_list_push(struct vp_sched_list *list, struct vp_action action);
@@ -114,32 +119,34 @@ static inline void vp_sched_list_put(struct vp_sched_list *list,
                        (struct vp_action){ kind, stage, mb, -1, -1, -1, -1 });
 }
 
-/* Stages per rank, and whether they are placed 0 .. P-1, P-1 .. 0. */
+/* Returns the number of stages per rank. */
 int vp_sched_n_chunks(const struct vp_sched_config *config);
+/* Returns true if the stages are placed 0 .. P-1, P-1 .. 0. */
 bool vp_sched_is_v_shape(const struct vp_sched_config *config);
-/* Chunks that a rank may keep; 0: as many as the lists need. */
+/* Returns the number of chunks that a rank may keep; 0: no limit. */
 int vp_sched_keeps(const struct vp_sched_config *config);
 
 /* ---- Generators --------------------------------------------------------- */
 
-/* What the greedy rule has to do: stages on ranks without replicas, B apart
- * from W. `limit` is the most that a rank keeps, in the unit of `sizes`. */
+/* Input of the greedy rule: stages on ranks without replicas, B and W split.
+ * `limit`: the most that a rank keeps, in the unit of `sizes`. */
 struct vp_greedy {
-    const struct vp_schedule *schedule; /* n_mb, stages and ranks count */
+    const struct vp_schedule *schedule; /* only n_mb, stages, ranks are read */
     const struct vp_stage_costs *costs; /* f, b, w per stage; NULL: 1 each */
     const double *sizes; /* per stage: kept from F to W; NULL: 1 each */
     const double *limit; /* per rank */
-    double latency;      /* of a message to another rank */
+    double latency;      /* time of a message to another rank */
 };
 
-/* Compute-only lists. VP_ERR_INVALID: a limit is below one minibatch of each
- * of the rank's stages. A lack of memory is told by lists[].failed. */
+/* Writes compute-only lists. Fails with VP_ERR_INVALID if a limit is below one
+ * minibatch of each of the rank's stages. Sets lists[].failed if out of
+ * memory. */
 enum vp_status vp_greedy_write(const struct vp_greedy *in,
                                struct vp_sched_list *lists);
 
-/* The list of a rank in a V, as words: capitals for its first stage, small
- * letters for its second; "FBWfbw" is every action once. Minibatches count per
- * letter, and a letter that has had its n_mb is left out. */
+/* Writes the list of a rank in a V from letters: capitals for its first stage,
+ * small letters for its second; "FBWfbw" is every action once. The i-th use of
+ * a letter is minibatch i, and uses after n_mb are ignored. */
 enum { VP_V_F, VP_V_B, VP_V_W, VP_V_SECOND };
 
 struct vp_v_writer {
@@ -152,12 +159,12 @@ struct vp_v_writer {
 struct vp_v_writer vp_v_writer_of(const struct vp_schedule *schedule, int rank,
                                   struct vp_sched_list *lists);
 void vp_v_write(struct vp_v_writer *writer, const char *word, int times);
-/* The W of the backward that has waited longest for it. W must have come in the
- * order of the backwards so far. */
+/* Writes the W of the oldest backward that has none yet. The W so far must be
+ * in the order of their backwards. */
 void vp_v_write_oldest_w(struct vp_v_writer *writer);
 
-/* A building block: per rank the slots of F of its first stage, F of its second,
- * B of the second, B of the first; see v_block.c. */
+/* A building block: per rank the slots of F of its first stage, F of its second
+ * stage, B of the second and B of the first; see v_block.c. */
 enum { VP_V_BLOCK = 4 };
 
 struct vp_v_costs {
@@ -169,26 +176,29 @@ struct vp_v_time {
     int span; /* the longest time between a rank's first and last action */
 };
 
-/* Compute-only lists of the block repeated, with its holes filled. */
+/* Writes the compute-only lists of the repeated block, with idle slots
+ * filled. */
 void vp_v_block_write(const int (*block)[VP_V_BLOCK],
                       const struct vp_schedule *schedule,
                       struct vp_sched_list *lists);
-/* How long these lists take at each of `n` costs; false: memory is exhausted. */
+/* Computes the times of these lists at each of `n` costs. Returns false if out
+ * of memory. */
 bool vp_v_block_times(const int (*block)[VP_V_BLOCK], int n_ranks, int n_mb,
                       const struct vp_v_costs *costs, int n,
                       struct vp_v_time *out);
 
-/* Chunks that a rank of these schedules keeps. */
+/* Return the number of chunks that a rank keeps in v-half and v-min. */
 int vp_v_half_keeps(int n_ranks);
 int vp_v_min_keeps(int n_ranks);
 
-/* Compute-only lists, from config->text; sets schedule->split. */
+/* Reads compute-only lists from config->text. Sets schedule->split and the
+ * sizes of message rings. */
 enum vp_status vp_lists_by_hand(const struct vp_sched_config *config,
                                 struct vp_schedule *schedule,
                                 struct vp_sched_list *lists,
                                 struct vp_err *err);
 
-/* The compute-only list of one node. */
+/* Write the compute-only list of one node. */
 void vp_generate_1f1b(const struct vp_schedule *schedule,
                       const struct vp_node *node, struct vp_sched_list *out);
 void vp_generate_gpipe(const struct vp_schedule *schedule,
@@ -196,7 +206,7 @@ void vp_generate_gpipe(const struct vp_schedule *schedule,
 void vp_generate_zb_h(const struct vp_schedule *schedule,
                       const struct vp_node *node, struct vp_sched_list *out);
 
-/* Compute-only lists, one per rank. */
+/* Write the compute-only lists of all ranks. */
 void vp_generate_interleaved(const struct vp_schedule *schedule,
                              struct vp_sched_list *lists);
 void vp_generate_zb_v(const struct vp_schedule *schedule,
@@ -212,14 +222,15 @@ void vp_generate_v_auto(const struct vp_schedule *schedule,
 void vp_generate_eval(const struct vp_schedule *schedule,
                       struct vp_sched_list *lists);
 
-/* The complete lists of `auto`, in place of the empty ones of `schedule`. */
+/* Replaces `schedule`, which has no lists, by the complete one of `auto`. */
 enum vp_status vp_auto_fill(const struct vp_sched_config *config,
                             struct vp_schedule *schedule, struct vp_err *err);
 
-/* The maps rank -> stages, from stages[].first_rank; needs n_ranks. */
+/* Fills the stages of each rank from stages[].first_rank. n_ranks must be
+ * set. */
 enum vp_status vp_schedule_map_ranks(struct vp_schedule *schedule);
 
-/* What complete lists have beside F, B and W. */
+/* Options for the actions that the passes add to F, B and W. */
 struct vp_passes {
     bool stream;     /* updates come after each round, not at the end */
     bool early;      /* R comes before the gradient arrives */
@@ -233,17 +244,18 @@ enum vp_status vp_passes_run(struct vp_schedule *schedule,
                              struct vp_sched_list *lists,
                              const struct vp_passes *passes);
 
-/* swap.c: gives stages buffers of swapped values, and lists the copies. */
+/* swap.c: sets the number of buffers for swapped values and inserts the SWAP
+ * actions. */
 enum vp_status vp_pass_swap(struct vp_schedule *schedule,
                             struct vp_sched_list *lists, const int *swap);
 
-/* Sizes of rings and slots that are 0 so far, from the lists' own peaks. */
+/* Sets sizes of rings and slots that are still 0 to the peaks of the lists. */
 enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
                              const struct vp_sched_list *lists);
 
-/* Longer rings where messages would wait for a buffer under `costs` (NULL: one
- * each for F, B, W), for ranks that own several stages; their replicas are
- * copies of the pipeline. */
+/* Makes rings longer where messages would wait for a buffer under `costs`
+ * (NULL: 1 for each of F, B, W). For ranks that own several stages, whose
+ * replicas are copies of the pipeline. */
 enum vp_status vp_pass_rings(struct vp_schedule *schedule,
                              const struct vp_sched_costs *costs);
 
@@ -251,25 +263,27 @@ enum vp_status vp_pass_rings(struct vp_schedule *schedule,
 enum vp_status vp_schedule_take(struct vp_schedule *schedule,
                                 struct vp_sched_list *lists);
 
-/* Fills in what the minibatch decides: peer and msg; slot and version too
- * where they are -1. */
+/* Sets peer and msg, and slot and version if they are -1, from the
+ * minibatch. */
 void vp_action_complete(const struct vp_schedule *schedule,
                         struct vp_action *action);
 
 /* ---- The proof's two halves --------------------------------------------- */
 
-/* Each list for itself: right actions, right order, slots, versions. */
+/* Checks each list for itself: actions, their order, slots, versions. */
 enum vp_status vp_check_lists(const struct vp_schedule *schedule,
                               const struct vp_nodes *nodes, struct vp_err *err);
 
-/* All lists together; `spans` (may be NULL) get the times under `costs` (may
- * be NULL: no times). Lists must have passed vp_check_lists(). */
+/* Runs all lists together and fails if they deadlock. Lists must have passed
+ * vp_check_lists(). `spans` gets the times under `costs`; both may be NULL: no
+ * times. */
 enum vp_status vp_run_lists(const struct vp_schedule *schedule,
                             const struct vp_nodes *nodes,
                             const struct vp_sched_costs *costs,
                             struct vp_span *spans, struct vp_err *err);
 
-/* "rank 2, action 7 (1RECV_GRAD3)" for messages. */
+/* Returns the place of an action for messages: "rank 2, action 7
+ * (1RECV_GRAD3)". */
 struct vp_place {
     char text[80];
 };
@@ -278,7 +292,7 @@ struct vp_place vp_place_of(const struct vp_schedule *schedule, int rank,
 
 /* ---- Text --------------------------------------------------------------- */
 
-/* The words of a schedule file's first line. */
+/* Keys in the first line of a schedule's text. */
 enum vp_text_key {
     VP_TEXT_KEY_STAGES,
     VP_TEXT_KEY_MINIBATCHES,

@@ -1,3 +1,4 @@
+/* Names, letters and colours of actions in pictures. */
 #include "sched/look.h"
 
 const struct vp_look *vp_action_look(enum vp_action_kind kind)

@@ -1,4 +1,4 @@
-/* How actions look in pictures and legends. */
+/* Names, letters and colours of actions in pictures and legends. */
 #ifndef VP_SCHED_LOOK_H
 #define VP_SCHED_LOOK_H
 

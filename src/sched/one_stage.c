@@ -1,7 +1,9 @@
-/* Schedules with one stage per rank, for any replicas and depths. */
+/* Generators for one stage per rank, with any replicas and depths: 1f1b, gpipe,
+ * zb-h1 and zb-h2. */
 #include "sched/internal.h"
 
-/* Forward i, then backward i - depth; draining does the remaining backwards.
+/* Forward i, then backward i - depth; the remaining backwards drain the
+ * pipeline.
  *
  *   stage 0 of 3   F0 F1 F2 B0 F3 B1 F4 B2 B3 B4
  *   stage 1        F0 F1 B0 F2 B1 F3 B2 F4 B3 B4
@@ -35,7 +37,8 @@ static void generate_all(const struct vp_schedule *schedule,
                           vp_node_mb(schedule, node, i));
 }
 
-/* Backwards in minibatch order too: gradients add up as in every schedule. */
+/* Backwards are in minibatch order, too, so that gradients are added in the
+ * same order as in every schedule. */
 void vp_generate_gpipe(const struct vp_schedule *schedule,
                        const struct vp_node *node, struct vp_sched_list *out)
 {
@@ -44,15 +47,16 @@ void vp_generate_gpipe(const struct vp_schedule *schedule,
 }
 
 /* ZB-H1 (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024): 1f1b with W
- * apart, each stage keeping as many weight gradients for later as its warm-up
- * is shorter than that of stage 0. They fill the wait for the last backwards,
- * and no rank keeps more minibatches than stage 0 does in 1f1b.
+ * split from B. Each stage defers its first W by the difference between the
+ * depth of stage 0 and its own. The deferred W fill the wait for the last
+ * backwards, and no rank keeps more minibatches than stage 0 does in 1f1b.
  *
  *   stage 0 of 2   F0 F1 B0 W0 F2 B1 W1 B2 W2
  *   stage 1        F0 B0 F1 B1 W0 F2 B2 W1 W2
  *
- * ZB-H2 is the same with twice the depths: every rank is as late at the end as
- * at the start and never waits between, for 2P - 1 minibatches in flight.
+ * ZB-H2 is the same with twice the depths: every rank ends late by the same
+ * time by which it starts late and never waits in between, with 2P - 1
+ * minibatches in flight.
  *
  *   stage 0 of 2   F0 F1 F2 B0 W0 B1 W1 B2 W2
  *   stage 1        F0 B0 F1 B1 F2 B2 W0 W1 W2

@@ -1,4 +1,5 @@
-/* From compute-only lists to complete ones, one small pass after the other. */
+/* Turns compute-only lists into complete ones, pass by pass: updates, messages
+ * and recomputation, sizes, slots, versions and peers. */
 #include "sched/internal.h"
 
 #include <stdlib.h>
@@ -23,7 +24,8 @@ static const struct vp_node *node_at(const struct pass *pass, int rank,
 
 /* ---- Reduction and update ----------------------------------------------- */
 
-/* A stream updates as soon as a round is complete. */
+/* Called after a B of a stream: appends REDUCE and UPDATE if the round is
+ * complete. */
 static void put_round(const struct pass *pass, int rank,
                       const struct vp_action *action, struct vp_sched_list *out)
 {
@@ -40,8 +42,9 @@ static void put_round(const struct pass *pass, int rank,
     vp_sched_list_put(out, VP_ACTION_UPDATE, action->stage, round);
 }
 
-/* A group ends with its update. A rank reduces all its stages before its first
- * update waits for the norm of all stages. */
+/* Appends the reductions and updates at the end of a group. A rank reduces all
+ * its stages before its first update, which may wait for the norm of all
+ * stages. */
 static void put_group_end(const struct pass *pass, int rank,
                           struct vp_sched_list *out)
 {
@@ -74,8 +77,8 @@ static void add_updates(const struct pass *pass, int rank,
 
 /* ---- Messages and recomputation ----------------------------------------- */
 
-/* Whether the list already has the R of the B at position `at`. It stands
- * between that B and its F. */
+/* Returns true if the list already has the R of the B at position `at`, between
+ * that B and its F. */
 static bool has_redo(const struct vp_sched_list *list, int at)
 {
     const struct vp_action *b = &list->at[at];
@@ -91,8 +94,8 @@ static bool has_redo(const struct vp_sched_list *list, int at)
 
 /* Inserts RECV right before the action that reads the message, SEND right after
  * the action that wrote it, and R before each B of a stage that recomputes,
- * unless the list has it. R needs no gradient; with `early` it runs while the
- * rank would wait for it. */
+ * unless the list has it. R needs no gradient; with `early` it runs before
+ * RECV_GRAD, while the rank would wait. */
 static void add_messages(const struct pass *pass, int rank,
                          const struct vp_sched_list *in,
                          struct vp_sched_list *out)
@@ -124,8 +127,8 @@ static void add_messages(const struct pass *pass, int rank,
 
 /* ---- Sizes -------------------------------------------------------------- */
 
-/* Ranks of `from` that send to one rank of `to`: m mod R_from over the m of
- * one residue mod R_to. */
+/* Returns the number of ranks of stage `from` that send to one rank of stage
+ * `to`: R_from / gcd(R_from, R_to). */
 static int n_senders(const struct vp_schedule *schedule, int from, int to)
 {
     int a = schedule->stages[from].n_replicas, all = a;
@@ -190,13 +193,15 @@ static int n_bufs_ahead(const struct vp_schedule *schedule, int s,
                                  : schedule->stages[s - 1].n_slots;
     int64_t n_each = (flight - 1 + n_receivers - 1) / n_receivers;
     int64_t n = n_senders(schedule, s - 1, s) * n_each + receiver->grads;
-    /* Lists that are split hold a whole group, others may be a piece. */
+    /* Lists with split B and W hold a whole group; others may be a piece of a
+     * stream. */
     int most = schedule->split ? receiver->n[VP_ACTION_F] : INT32_MAX;
 
     return n < most ? (int)n : most;
 }
 
-/* Rings: what is kept at once, and one buffer for each sender to fill. */
+/* A ring gets one buffer for each message that is kept at the same time, and
+ * one for each sender to fill. */
 static void set_sizes(struct vp_schedule *schedule, int s,
                       const struct peaks *peaks)
 {
@@ -276,7 +281,7 @@ static void complete_compute(const struct vp_schedule *schedule,
     a->msg = vp_schedule_own_index(schedule, neighbour, a->mb);
 }
 
-/* `at` is the stage that receives, `other` the one at the far end. */
+/* `at`: the stage that receives. `other`: the stage at the other end. */
 static void complete_message(const struct vp_schedule *schedule,
                              struct vp_action *a, int at, int other)
 {
@@ -329,7 +334,7 @@ void vp_action_complete(const struct vp_schedule *schedule, struct vp_action *a)
     }
 }
 
-/* ---- All of them -------------------------------------------------------- */
+/* ---- All passes --------------------------------------------------------- */
 
 static enum vp_status rewrite(const struct pass *pass, pass_fn fn,
                               struct vp_sched_list *lists)

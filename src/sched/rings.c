@@ -1,14 +1,14 @@
-/* Rings of ranks that own several stages. There a message may have to wait
- * while its receiver is busy with another chunk, so "slots + 1" buffers would
- * hold up the sender, or stop the pipeline. The rings are made as long as a run
- * with endless rings has messages under way: at unit costs, or at those that a
- * schedule is made for. */
+/* Sizes of message rings for ranks that own several stages. There a message may
+ * have to wait while its receiver is busy with another chunk, so "slots + 1"
+ * buffers would block the sender or deadlock the pipeline. Each ring gets the
+ * largest number of messages that are under way at once in a simulation with
+ * unlimited rings, at unit costs or at those that a schedule is made for. */
 #include "sched/internal.h"
 
 #include <stdlib.h>
 
-/* Start of F and B, and the time when all buffers of a minibatch are free;
- * per stage and minibatch. */
+/* Per stage and minibatch: start of F and of B, and the time at which all
+ * buffers of the minibatch are free. */
 struct clock {
     double *f, *b, *freed;
 };
@@ -29,9 +29,9 @@ static void read_clock(const struct vp_schedule *schedule,
     }
 }
 
-/* Minibatch m needs a buffer from `made[m]` on, and gives it back at `freed[m]`:
- * the largest number in use at once on one replica, which runs every
- * `n_replicas`-th of them. */
+/* Minibatch m needs a buffer from made[m] to freed[m]. Returns the largest
+ * number of buffers in use at once on one replica, which runs every
+ * `n_replicas`-th minibatch. */
 static int most_under_way(const double *made, const double *freed, int n_mb,
                           int n_replicas)
 {

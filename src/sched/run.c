@@ -1,15 +1,15 @@
-/* The second half of the proof, and the simulator: all lists together.
+/* The second half of the proof, and the simulator: runs all lists together.
  *
  * Why one run proves all. An action waits only for events of the form "node q
- * has done its i-th action of kind k". Which event that is depends on the
- * action alone, not on the order in which the ranks happen to move; and an
- * event, once there, stays. So an action that may start keeps that right
- * whatever the others do, two actions that may start can be taken in either
- * order with the same result, and every maximal run takes the same actions. If
- * one run ends with all lists done, all of them do; if one gets stuck, all get
- * stuck in the same place. The times of the actions are likewise the same in
- * every order of computing them, unless ranks share a device: each is a maximum
- * over fixed events. */
+ * has done its i-th action of kind k". The event depends on the action alone,
+ * not on the order in which the ranks advance, and an event that has happened
+ * stays true. So an action that may start may still start after any actions of
+ * other ranks, two actions that may start can be taken in either order with the
+ * same result, and every maximal run takes the same actions. If one run ends
+ * with all lists done, all runs do; if one run deadlocks, all deadlock in the
+ * same place. The times of the actions are also the same in every order of
+ * computing them, unless ranks share a device: each time is a maximum over
+ * fixed events. */
 #include "sched/run.h"
 
 #include <stdio.h>
@@ -22,10 +22,10 @@ struct event {
     int index; /* own index or round */
 };
 
-/* ---- What an action waits for ------------------------------------------- */
+/* ---- Events that an action waits for ------------------------------------ */
 
-/* The event that an action of kind `kind` of the same minibatch waits for;
- * false: none. */
+/* Finds the event that an action of kind `kind` of the same minibatch waits
+ * for. Returns false if there is none. */
 static bool find_event(const struct vp_run *run, const struct vp_action *a,
                        enum vp_action_kind kind, struct event *event)
 {
@@ -57,8 +57,9 @@ static bool find_event(const struct vp_run *run, const struct vp_action *a,
     }
 }
 
-/* The events that an action waits for: at most two. RECV waits for the message,
- * or, if receives are only posted, the action that reads it does. */
+/* Writes the events that an action waits for and returns their number. RECV
+ * waits for the message, or, if receives are only posted, the action that reads
+ * it does. */
 static int awaited(const struct vp_run *run, const struct vp_action *a,
                    struct event events[2])
 {
@@ -80,7 +81,8 @@ static bool happened(const struct vp_run *run, const struct event *event)
     return run->at[event->node].done[event->kind] > event->index;
 }
 
-/* When; events before the schedule's first action happened at 0. */
+/* Returns the time of an event. Events before the schedule's first action
+ * happened at 0. */
 static double time_of(const struct vp_run *run, const struct event *event)
 {
     const struct vp_node_progress *p = &run->at[event->node];
@@ -93,17 +95,17 @@ static double time_of(const struct vp_run *run, const struct event *event)
     return i < 0 ? 0.0 : times[i];
 }
 
-/* A replica whose REDUCE of this round lies in another piece of the stream
- * does not hold up this one. */
+/* Returns false for a replica whose REDUCE of this round is in another piece of
+ * the stream: it is not waited for. */
 static bool takes_part(const struct vp_node *node, int round)
 {
     return round >= node->range[VP_ACTION_REDUCE].begin &&
            round < node->range[VP_ACTION_REDUCE].end;
 }
 
-/* A node that is still missing: REDUCE waits until all replicas have come to
- * it, UPDATE until all stages have reduced. -1: none; `since` is the time of
- * the last one. */
+/* Returns a node that an action still waits for: REDUCE waits until all
+ * replicas have reached it, UPDATE until all stages have reduced. Returns -1 if
+ * there is none, and raises *since to the time of the last one. */
 static int missing_node(const struct vp_run *run, const struct vp_action *a,
                         double *since)
 {
@@ -133,7 +135,7 @@ int vp_run_blocker(const struct vp_run *run, const struct vp_action *a,
     if (a->kind == VP_ACTION_REDUCE ||
         (a->kind == VP_ACTION_UPDATE && run->schedule->global_norm))
         return missing_node(run, a, since);
-    /* The rank itself has begun the copy before. */
+    /* The same rank has begun the copy before. */
     if (a->kind == VP_ACTION_SWAP_FREE || a->kind == VP_ACTION_SWAP_READY) {
         *since = run->costs ? vp_clock_swapped(run, a) : 0.0;
         return -1;
@@ -185,7 +187,7 @@ void vp_run_advance(struct vp_run *run, int rank)
     run->position[rank]++;
 }
 
-/* Takes the next action of a rank if it may start. */
+/* Takes the next action of a rank. Returns false if it may not start. */
 static bool step(struct vp_run *run, int rank)
 {
     const struct vp_action *a = vp_run_next(run, rank);
@@ -202,9 +204,9 @@ static bool step(struct vp_run *run, int rank)
     return true;
 }
 
-/* ---- Getting stuck ------------------------------------------------------ */
+/* ---- Deadlocks ---------------------------------------------------------- */
 
-/* The cause of a wait in words. */
+/* Writes the cause of a wait as text. */
 static void explain(const struct vp_run *run, int rank, char *text, size_t n)
 {
     const struct vp_action *a = vp_run_next(run, rank);
@@ -226,7 +228,7 @@ static void explain(const struct vp_run *run, int rank, char *text, size_t n)
              vp_node_mb(run->schedule, q, event->index), q->rank);
 }
 
-/* The rank that keeps this one from going on; -1 if it is at its end. */
+/* Returns the rank that this one waits for; -1 if it is at its end. */
 static int rank_blocking(const struct vp_run *run, int rank)
 {
     const struct vp_action *a = vp_run_next(run, rank);

@@ -1,7 +1,7 @@
-/* The times of actions and messages. A message to another rank leaves through
- * the outgoing copy engine of its device, fills a link, travels for the latency
- * and enters through the incoming copy engine: each carries one message at a
- * time, first come, first served. */
+/* Computes the times of actions and messages. A message to another rank passes
+ * the outgoing copy engine of its device, a link, the latency and the incoming
+ * copy engine. Engines and links carry one message at a time, first come, first
+ * served. */
 #include "sched/run.h"
 
 #include <stdlib.h>
@@ -54,7 +54,8 @@ double vp_clock_slowdown(const struct vp_run *run, const struct vp_action *a)
                : 0.0;
 }
 
-/* Uses something that serves one at a time; returns when it begins. */
+/* Reserves a link or engine for `cost` from `time` on. Returns the time at
+ * which the use begins. */
 static double use(double *free_from, double time, double cost)
 {
     double begin = time > *free_from ? time : *free_from;
@@ -92,7 +93,8 @@ double vp_clock_send(struct vp_run *run, int rank, const struct vp_action *a,
     return *link + run->costs->latency;
 }
 
-/* The end of copying swapped values out or in; NULL: before the lists begin. */
+/* Returns the place of the end time of a copy of swapped values; NULL: the copy
+ * was made before the lists begin. */
 static double *swapped_at(const struct vp_run *run, const struct vp_action *a,
                           enum vp_action_kind begun_by)
 {

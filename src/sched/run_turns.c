@@ -1,35 +1,34 @@
-/* Times in order of time, for ranks that share something.
+/* Simulates ranks that share devices or copy engines, in order of time.
  *
  * Ranks that share a device (or some cores) compute at equal shares of it: if k
- * of them compute and it carries c at full speed, each takes k / c times as
- * long (if k > c). That is what the time slices of an operating system come to,
- * and those of a GPU: both are shorter than an action. Where costs while all
- * ranks compute are given, an action's slowdown grows linearly from none (k =
- * 1) to that of a full device. The length of an action is then known only at
- * its end, so the ranks are simulated together: all actions that may begin now
- * do, then time advances to the next end of an action or arrival of a message.
+ * of them compute and the device carries c at full speed, each takes k / c
+ * times as long (if k > c). This models the time slices of an operating system
+ * or a GPU, which are shorter than an action. If costs for a full device are
+ * given (`busy`), an action's slowdown grows linearly from none (k = 1) to that
+ * of a full device. The length of an action is known only at its end, so the
+ * ranks are simulated together: all actions that may begin now do, then time
+ * advances to the next end of an action or arrival of a message.
  *
- * This concerns F, R, B, W and UPDATE; sending and reducing keep their
- * times. */
+ * F, R, B, W and UPDATE share the device; SEND and REDUCE keep their times. */
 #include "sched/run.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* What a rank is doing. */
+/* State of a rank. */
 struct turn {
-    bool busy;       /* with its next action */
-    bool computes;   /* it shares its device */
-    double slowdown; /* of that action, see vp_clock_slowdown() */
+    bool busy;       /* its next action has begun */
+    bool computes;   /* the action shares its device */
+    double slowdown; /* see vp_clock_slowdown() */
     double start;
-    double until; /* busy: its end; else when it may begin */
+    double until; /* busy: end of the action; else its earliest start */
 };
 
-/* A message between link and copy engine. */
+/* A message between link and incoming copy engine. */
 struct message {
-    double time;
-    double copy;
-    int device; /* that it enters */
+    double time; /* at which it reaches the engine */
+    double copy; /* time on the engine */
+    int device;  /* the receiver's */
     double *arrival;
 };
 
@@ -61,8 +60,8 @@ static bool computes(enum vp_action_kind kind)
     return vp_action_computes(kind) || kind == VP_ACTION_UPDATE;
 }
 
-/* Time that an action takes on a device where n ranks compute, relative to its
- * time alone. */
+/* Returns the time of an action on a device where n ranks compute, relative to
+ * its time alone. */
 static double stretch(const struct turns *turns, int device, double slowdown,
                       int n)
 {
@@ -77,7 +76,8 @@ static double stretch(const struct turns *turns, int device, double slowdown,
     return share;
 }
 
-/* One rank more or less computes on a device: the ends of the others move. */
+/* Changes the number of ranks that compute on a device, and moves the ends of
+ * their actions. */
 static void change_load(struct turns *turns, int device, int change)
 {
     int before = turns->n_busy[device], after = before + change;
@@ -116,7 +116,8 @@ static void send_message(struct turns *turns, int rank,
     };
 }
 
-/* The message that reaches its device first; NULL: none is under way. */
+/* Returns the message that reaches its device first; NULL: none is under
+ * way. */
 static struct message *first_message(const struct turns *turns)
 {
     struct message *first = NULL;
@@ -127,7 +128,7 @@ static struct message *first_message(const struct turns *turns)
     return first;
 }
 
-/* Engines take what has reached them, in that order. */
+/* Gives the messages that have reached their engines to them, in that order. */
 static void copy_in(struct turns *turns)
 {
     struct message *p;
@@ -221,7 +222,8 @@ static void end_all(struct turns *turns)
     }
 }
 
-/* Of what is to come. A rank at its end has nothing to come. */
+/* Returns the time of the next event. A rank at the end of its list has
+ * none. */
 static double next_time(const struct turns *turns)
 {
     const struct message *message = first_message(turns);

@@ -1,12 +1,12 @@
-/* Which rank runs what with which weights: pure arithmetic on the parameters
- * of a schedule, used by all the other files. */
+/* Computes ranks, indices, weight versions and required actions from the
+ * parameters of a schedule, and manages its memory. */
 #include "sched/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Asking ------------------------------------------------------------- */
+/* ---- Questions ---------------------------------------------------------- */
 
 int vp_schedule_rank_of(const struct vp_schedule *schedule, int stage, int mb)
 {
@@ -41,12 +41,12 @@ void vp_schedule_explain(const struct vp_schedule *schedule, char *text,
     text[0] = '\0';
     if (schedule->fallback == VP_FALLBACK_FEW_MB)
         snprintf(text, n_bytes,
-                 "by the greedy rule: %s has its own from %d minibatches on",
+                 "by the greedy rule: those of %s need at least %d minibatches",
                  name, schedule->least_mb);
     if (schedule->fallback == VP_FALLBACK_MEMORY)
         snprintf(text, n_bytes,
-                 "by the greedy rule: %s has none that keep %d chunks", name,
-                 schedule->keeps);
+                 "by the greedy rule: those of %s keep more than %d chunks",
+                 name, schedule->keeps);
 }
 
 int vp_schedule_n_dropped(const struct vp_schedule *schedule, int stage)
@@ -72,8 +72,8 @@ int vp_schedule_depth(const int *replicas, int n_stages, int stage)
 }
 
 /* The first backward of a stage of depth W and R replicas waits for W R more
- * forwards, its update for the rest of the round, which is at most the largest
- * R (W + 1) long. What happens later repeats what happened until then. */
+ * forwards, its update for the rest of the round, which has at most the largest
+ * R (W + 1) minibatches. Later rounds repeat these waits. */
 int64_t vp_schedule_proof_mb(const int *replicas, const int *depth,
                              int n_stages)
 {
@@ -89,7 +89,8 @@ int64_t vp_schedule_proof_mb(const int *replicas, const int *depth,
 
 /* ---- Nodes -------------------------------------------------------------- */
 
-/* Minibatches of the segment before `limit` that run on the node. */
+/* Returns the number of minibatches of the segment before `limit` that run on
+ * the node. */
 static int count_own(const struct vp_schedule *schedule,
                      const struct vp_node *node, int limit)
 {
@@ -100,7 +101,7 @@ static int count_own(const struct vp_schedule *schedule,
     return (limit - node->first_mb + n_replicas - 1) / n_replicas;
 }
 
-/* Forward i is followed by backward i - depth; draining does the rest. */
+/* Forward i is followed by backward i - depth; draining runs the others. */
 static struct vp_sched_range backward_range(const struct vp_schedule *schedule,
                                             const struct vp_node *node)
 {
@@ -115,8 +116,8 @@ static struct vp_sched_range backward_range(const struct vp_schedule *schedule,
 }
 
 /* Swapped values of F i are on the host before F i + n_swap_out; draining waits
- * for the rest. B i is followed by the copy in of i + n_swap_in; the first B
- * follows those before. */
+ * for the others. B i is followed by the SWAP_IN of i + n_swap_in; earlier
+ * indices are copied in before the first B. */
 static void fill_swap_ranges(const struct vp_schedule *schedule,
                              struct vp_node *node)
 {
@@ -139,8 +140,8 @@ static void fill_swap_ranges(const struct vp_schedule *schedule,
     range[VP_ACTION_SWAP_IN] = in;
 }
 
-/* One update for every round whose gradients are all there. A round that the
- * end of the segment leaves unfilled is dropped, by all replicas alike. */
+/* One update for every round that has all its gradients. A round that is not
+ * full at the end of the segment is dropped by all replicas. */
 static struct vp_sched_range update_range(const struct vp_schedule *schedule,
                                           const struct vp_node *node)
 {
@@ -233,7 +234,7 @@ void vp_nodes_release(struct vp_nodes *nodes)
     *nodes = (struct vp_nodes){ .n = 0 };
 }
 
-/* ---- Owning ------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------- */
 
 enum vp_status vp_schedule_map_ranks(struct vp_schedule *schedule)
 {

@@ -15,33 +15,34 @@
  * Message j of a ring uses buffer j mod n, and j is the receiver's own index of
  * the minibatch. F and B write their result straight into the receiver's
  * buffer, so F(m) and B(m) wait until the receiver has released message j - n.
- * SEND says that the buffer is full, RECV waits for that. A buffer is released
- * when the last action that reads it ends: both the activation and the gradient
- * of m at the end of B(m), of W(m) if backward is split in B and W, of F(m) in
- * a forward-only schedule. Neighbours on the same rank use the same actions.
- * Waits of F, B (credit), RECV (arrival), REDUCE (replicas), and UPDATE (global
- * norm) are the only ones.
+ * SEND signals that the buffer is full, RECV waits for that. A buffer is
+ * released when the last action that reads it ends: both the activation and the
+ * gradient of m at the end of B(m), of W(m) if backward is split in B and W, of
+ * F(m) in a forward-only schedule. Neighbours on the same rank use the same
+ * actions. Only F and B (credit), RECV (arrival), REDUCE (replicas), UPDATE
+ * (global norm), SWAP_FREE and SWAP_READY (copies) wait.
  *
- * Generators make rings as long as what is kept at once, and one buffer more
- * for each rank that sends: n_slots + 1 for activations, 2 for gradients
- * (split: the most minibatches between B and W, + 1). A ring of activations is
- * longer if the stage before starts more forwards than that before its first
- * backward (depths given by hand). Where a rank owns several stages a ring is
- * longer if messages would have to wait for a buffer at unit costs. Sizes of a
- * stream depend on its depths and replicas alone: all its pieces have the same.
+ * Generators give a ring one buffer for each message that is kept at once, and
+ * one more for each rank that sends: n_slots + 1 for activations, 2 for
+ * gradients (split: the most minibatches between B and W, + 1). A ring of
+ * activations is longer if the previous stage starts more forwards than that
+ * before its first backward (depths given by hand). If a rank owns several
+ * stages, a ring is longer if messages would have to wait for a buffer at unit
+ * costs. Sizes of a stream depend on its depths and replicas alone: all its
+ * pieces have the same.
  *
- * Recomputation. What R computes is in one of n_recomputed buffers, from R(m) to
- * the end of B(m), or of W(m) if weight gradients of recomputed operators run
- * there (w_recomputed). R of own index i uses buffer i mod n_recomputed, so it
- * comes after the end of index i - n_recomputed.
+ * Recomputation. The values that R(m) computes are in one of n_recomputed
+ * buffers up to the end of B(m), or of W(m) if W(m) computes weight gradients
+ * of recomputed operators (w_recomputed). R of own index i uses buffer i mod
+ * n_recomputed, so it comes after that B or W of index i - n_recomputed.
  *
- * Swap. What a stage swaps waits in memory of the host between F and backward.
- * F of own index i writes it to buffer i mod n_swap_out of the device. SWAP_OUT
- * starts to copy that to the host; SWAP_FREE waits until the copy is made, and F
- * of index i + n_swap_out may write the buffer again. SWAP_IN starts to copy it
+ * Swap. Swapped activations are in host memory between F and backward. F of own
+ * index i writes them to buffer i mod n_swap_out of the device. SWAP_OUT starts
+ * to copy them to the host; SWAP_FREE waits for the end of that copy, and F of
+ * index i + n_swap_out may write the buffer again. SWAP_IN starts to copy them
  * back, into buffer i mod n_swap_in of those that R, B and W read, which index
  * i - n_swap_in must not need any more; SWAP_READY waits for that copy. Copies
- * run beside everything else, one at a time in each direction.
+ * run at the same time as all other work, one at a time in each direction.
  *
  * Order. On every (rank, stage), the actions of one kind come in minibatch
  * order. So messages, slots and buffers are first in, first out, and gradients
@@ -56,59 +57,62 @@
 #include <stdint.h>
 
 enum vp_action_kind {
-    VP_ACTION_F,          /* forward */
-    VP_ACTION_R,          /* recompute what F did not keep */
-    VP_ACTION_B,          /* backward; input gradients only if W is apart */
-    VP_ACTION_W,          /* weight gradients */
-    VP_ACTION_SEND_ACT,   /* F's result is in the next stage's buffer */
-    VP_ACTION_RECV_ACT,   /* wait for the input of F */
-    VP_ACTION_SEND_GRAD,  /* B's result is in the previous stage's buffer */
-    VP_ACTION_RECV_GRAD,  /* wait for the input of B */
-    VP_ACTION_REDUCE,     /* replicas add gradients; norm, tied weights (bsp) */
-    VP_ACTION_UPDATE,     /* write the next weight version */
-    VP_ACTION_SWAP_OUT,   /* begin to copy what F left to the host */
-    VP_ACTION_SWAP_FREE,  /* wait for that: its buffer is free */
-    VP_ACTION_SWAP_IN,    /* begin to copy it back */
-    VP_ACTION_SWAP_READY, /* wait for that: R, B and W may read it */
+    VP_ACTION_F,         /* forward */
+    VP_ACTION_R,         /* recompute what F did not keep */
+    VP_ACTION_B,         /* backward; only input gradients if split */
+    VP_ACTION_W,         /* weight gradients */
+    VP_ACTION_SEND_ACT,  /* F's result is complete in the next stage's buffer */
+    VP_ACTION_RECV_ACT,  /* wait for the input of F */
+    VP_ACTION_SEND_GRAD, /* B's result is complete in the previous stage's */
+    VP_ACTION_RECV_GRAD, /* wait for the input of B */
+    VP_ACTION_REDUCE,    /* replicas add gradients; norm, tied weights (bsp) */
+    VP_ACTION_UPDATE,    /* write the next weight version */
+    VP_ACTION_SWAP_OUT,  /* begin to copy swapped values to the host */
+    VP_ACTION_SWAP_FREE, /* wait for SWAP_OUT: the buffer is free */
+    VP_ACTION_SWAP_IN,   /* begin to copy them back */
+    VP_ACTION_SWAP_READY, /* wait for SWAP_IN: R, B and W may read them */
     VP_ACTION_KIND_COUNT
 };
 
-/* What an action does not have is -1. */
+/* Fields that an action does not have are -1. */
 struct vp_action {
     enum vp_action_kind kind;
     int stage;
     int mb;      /* minibatch; REDUCE, UPDATE: round, from 0 in the segment */
-    int slot;    /* F R B W SWAP: where the minibatch's activations are kept */
-    int version; /* F R B W: of the weights it uses; UPDATE: that it writes */
+    int slot;    /* F R B W SWAP: place of the minibatch's activations */
+    int version; /* F R B W: weight version read; UPDATE: version written */
     int peer;    /* F B SEND: rank that receives the result; RECV: sender */
-    int msg;     /* F B SEND: index at the receiver; RECV: here */
+    int msg;     /* F B SEND RECV: message index at the receiver */
 };
 
 struct vp_rank_list {
     struct vp_action *actions; /* a part of vp_schedule.actions */
     int n_actions;
-    int n_stages; /* that this rank owns: 1, or the number of chunks */
+    int n_stages; /* stages of this rank: 1, or the number of chunks */
     int *stages;  /* ascending */
 };
 
 struct vp_schedule_stage {
     int first_rank, n_replicas;
-    int depth;         /* W: B of own index i - W follows F of i; else 0 */
-    bool recompute;    /* R stands between F and B */
-    bool w_recomputed; /* W reads what R made */
-    int n_recomputed;  /* buffers for what R makes; 0: there is no R */
-    int n_swap_out, n_swap_in; /* of swapped values; 0: nothing is swapped */
+    int depth;      /* B of own index i - depth follows F of i; 0 in schedules
+                  without depths */
+    bool recompute; /* R comes between F and B */
+    bool w_recomputed;         /* W reads recomputed values */
+    int n_recomputed;          /* buffers for these; 0: there is no R */
+    int n_swap_out, n_swap_in; /* buffers for swapped values; 0: no swap */
     int n_slots;               /* activation slots on each replica */
-    int n_act_bufs;    /* ring of incoming activations; 0: first stage */
-    int n_grad_bufs;   /* ring of incoming gradients; 0: none arrive */
-    int n_versions;    /* ring of weights: version v is in place v mod n */
-    int update_every;  /* minibatches of a round; 0: no updates */
-    int version_lag;   /* round r runs on version_begin + r - lag, but ... */
+    int n_act_bufs;   /* ring of incoming activations; 0: first stage */
+    int n_grad_bufs;  /* ring of incoming gradients; 0: none arrive */
+    int n_versions;   /* ring of weights: version v is in place v mod n */
+    int update_every; /* minibatches of a round; 0: no updates */
+    /* Round r uses version version_begin + max(r - version_lag,
+     * -version_past). */
+    int version_lag;
     int version_begin; /* updates before the segment */
-    int version_past;  /* ... on none before version_begin - past */
+    int version_past;
 };
 
-/* Why greedy.c wrote the lists instead of the generator named. */
+/* Reason for which greedy.c wrote the lists instead of the named generator. */
 enum vp_fallback {
     VP_FALLBACK_NONE,
     VP_FALLBACK_FEW_MB, /* fewer minibatches than vp_schedule.least_mb */
@@ -116,7 +120,7 @@ enum vp_fallback {
 };
 
 struct vp_schedule {
-    char name[16]; /* of the generator */
+    char name[16]; /* name of the generator */
     int n_ranks, n_stages;
     int least_mb; /* minibatches that the generator's own lists need */
     int keeps;    /* chunks that a rank may keep; 0: no limit was set */
@@ -124,70 +128,73 @@ struct vp_schedule {
     struct vp_rank_list *ranks;
     struct vp_schedule_stage *stages;
 
-    int segment_begin;  /* b: the pipe was empty before this minibatch */
-    int segment_end;    /* no minibatch comes from here on; 0: not known */
+    int segment_begin;  /* b: the pipeline was empty before this minibatch */
+    int segment_end;    /* one after the segment's last; 0: not known */
     int first_mb, n_mb; /* the forwards: [first_mb, first_mb + n_mb) */
-    bool drain;         /* all backwards too; else those that pair up */
-    bool split;         /* W apart from B */
+    bool drain;         /* all backwards are part of it; otherwise only those
+                           that follow its forwards by `depth` */
+    bool split;         /* B and W are separate actions */
     bool forward_only;
     bool global_norm; /* UPDATE waits for the REDUCE of every stage */
 
-    struct vp_action *actions; /* of all ranks, rank 0 first */
+    struct vp_action *actions; /* actions of all ranks, rank 0 first */
     int n_actions;
 };
 
-/* ---- Making one --------------------------------------------------------- */
+/* ---- Making schedules --------------------------------------------------- */
 
 /* Memory that the slots of a rank's stages may take, in any unit. Messages are
  * not counted. */
 struct vp_sched_limits {
     const double *rank;  /* per rank; NULL: no limit */
     const double *stage; /* size of a slot, per stage; NULL: 1 each */
-    /* Slots that hold something at the same time; else all that the stages own,
-     * as a run allocates them. */
+    /* True: counts the slots in use at the same time. False: counts all slots
+     * of the stages, as a run allocates them. */
     bool in_use;
 };
 
 enum { VP_SWAP_DEFAULT = -1 };
 
 struct vp_sched_config {
-    const char *name; /* a generator */
+    const char *name; /* name of a generator */
     int n_stages;     /* without replicas: the number of ranks */
-    int n_chunks;     /* of a stage; 0: two if interleaved, else one */
+    int n_chunks;     /* stages per rank; 0: the generator's default */
     bool v_shape;     /* eval, auto: two chunks placed in a V */
     int memory;       /* v-auto: chunks that a rank may keep; 0: 2 per stage */
-    /* Synchronous: F, B, W and R come in the order of this text, which
-     * vp_schedule_print() wrote; `name` (and v_shape) say how stages are
-     * placed. R is inserted where a stage recomputes and the text has none. */
+    /* Synchronous schedules: text of vp_schedule_print() that gives the order
+     * of F, B, W and R; NULL: the generator writes the lists. `name` and
+     * v_shape give the placement. R is inserted if a stage recomputes and the
+     * text has none. */
     const char *text;
     int n_mb;
     const int *replicas;   /* per stage; NULL: one each */
     const int *depth;      /* per stage, stage_to_depth_map; NULL: default */
     const bool *recompute; /* per stage (chunks x stages); NULL: none */
-    bool w_recomputed;     /* see vp_schedule_stage; only if W is apart */
-    /* Per stage (chunks x stages): buffers of swapped values on the device, of
-     * both kinds together; 0: nothing is swapped, NULL: by no stage,
-     * VP_SWAP_DEFAULT: as many as suit its slots. A stage gets as many as it needs
-     * at least, and swaps nothing if they are not fewer than its slots. */
+    bool w_recomputed; /* see vp_schedule_stage; only if B and W are split */
+    /* Per stage (chunks x stages): device buffers for swapped values, of both
+     * kinds together. 0: the stage does not swap; NULL: no stage does;
+     * VP_SWAP_DEFAULT: a number that suits its slots. A stage gets at least the
+     * number that it needs, and does not swap if that is not less than its
+     * slots. */
     const int *swap;
     bool early_recompute; /* R before RECV_GRAD: overlaps the wait */
     bool global_norm;     /* bsp: clip by the norm of all stages */
 
     /* Streams (pipedream, macrobatch): a piece of a long list, beginning with
-     * the forward of first_mb. Pieces put together equal the whole if all know
-     * the end of the segment. Without it, a piece that keeps going counts on
-     * minibatches to come that fill the rounds it has begun. */
+     * the forward of first_mb. Concatenated pieces equal the whole list if
+     * segment_end is set in all of them. Without it, a piece that keeps going
+     * assumes that later minibatches fill the rounds it has begun. */
     int segment_begin, first_mb; /* 0, 0: from the start */
     int segment_end;             /* 0: not known */
     bool keep_going;             /* do not drain at the end of the piece */
     const int *version_begin;    /* per stage; NULL: 0 */
-    /* Per stage; NULL: 0. Rounds before the segment that it carries on: their
-     * versions are still in the ring, and the first rounds run on them as if
-     * the pipe had never been empty. More than the lag is the lag. */
+    /* Per stage; NULL: 0. Rounds before the segment whose versions are still in
+     * the ring: the first rounds use them as if the pipeline had never been
+     * empty. Limited to the lag. */
     const int *version_past;
     int update_every; /* macrobatch: minibatches; 0: the least */
 
-    /* auto: what it is made for. */
+    /* Input of auto. */
     bool fused; /* B contains W, as in 1f1b: slots are smaller, in bytes */
     const struct vp_sched_costs *costs;   /* NULL: one each for F, R, B, W */
     const struct vp_sched_limits *limits; /* NULL: memory has no limits */
@@ -206,60 +213,66 @@ struct vp_generator {
     bool planned; /* depends on config->costs and limits; any placement */
 };
 
-/* The i-th generator, NULL after the last. */
+/* Returns the i-th generator; NULL after the last. */
 const struct vp_generator *vp_generator_at(int i);
-/* The i of a name, -1 if there is none. */
+/* Returns the index of a generator; -1 if the name is unknown. */
 int vp_generator_index(const char *name);
+/* Returns a generator; NULL if the name is unknown. */
 const struct vp_generator *vp_generator_find(const char *name);
 
-/* A forward-only schedule ignores depths, recomputation and updates.
- * VP_ERR_INVALID with a line about the first thing wrong in `config`. The
- * result is not yet validated: depths given by hand can make it hang. */
+/* Makes the schedule of `config`. A forward-only schedule ignores depths,
+ * recomputation and updates. Fails with VP_ERR_INVALID and a line about the
+ * first mistake in `config`. The result is not validated: depths given by hand
+ * can make it deadlock. Free with vp_schedule_release(). */
 enum vp_status vp_schedule_make(const struct vp_sched_config *config,
                                 struct vp_schedule *out, struct vp_err *err);
 void vp_schedule_release(struct vp_schedule *schedule);
 
-/* The configuration of a generator with the stages, ranks, replicas and number
- * of minibatches of `schedule`; `replicas` (one per stage of the schedule) is
- * filled and borrowed. False: its stages are on other ranks than any generator
- * puts them. */
+/* Writes the configuration of a generator with the stages, ranks, replicas and
+ * number of minibatches of `schedule`. Fills `replicas` (one per stage of the
+ * schedule), which `out` borrows. Returns false if no generator places stages
+ * like this. */
 bool vp_schedule_base(const struct vp_schedule *schedule, int *replicas,
                       struct vp_sched_config *out);
 
-/* The fastest of several, each timed under its own config->costs; `best_out`
- * (may be NULL) tells which. Skips those that are refused; if all are, the
- * message is about the first. */
+/* Makes the fastest of several schedules, each timed under its own
+ * config->costs. `*best_out` gets its index; may be NULL. Skips configurations
+ * that are refused; if all are, returns the error of the first. */
 enum vp_status vp_schedule_make_best(const struct vp_sched_config *configs,
                                      int n, struct vp_schedule *out,
                                      int *best_out, struct vp_err *err);
 
-/* Default depth of a stage: floor((N - 1 - sum of R before it) / R_s). */
+/* Returns the default depth of a stage: floor((N - 1 - sum of R before it) /
+ * R_s). */
 int vp_schedule_depth(const int *replicas, int n_stages, int stage);
-/* Minibatches of a drained schedule that show every deadlock of these depths:
- * more cannot add one. Arrays per stage; `replicas` NULL: one each. For the
- * shortest rounds of macrobatch. */
+/* Returns the number of minibatches of a drained schedule that is enough to
+ * find every deadlock of these depths, for the shortest rounds of macrobatch.
+ * Arrays are per stage; `replicas` NULL: one each. */
 int64_t vp_schedule_proof_mb(const int *replicas, const int *depth,
                              int n_stages);
 
-/* The ranks that hold stage `stage` (chunks x stages of them) under `config`,
- * of which only name, n_stages, n_chunks, v_shape and replicas count. */
+/* Writes the ranks of stage `stage`, from 0 to chunks x stages - 1. Reads only
+ * name, n_stages, n_chunks, v_shape and replicas of `config`. */
 void vp_sched_place(const struct vp_sched_config *config, int stage,
                     int *first_rank_out, int *n_replicas_out);
 
-/* ---- Asking ------------------------------------------------------------- */
+/* ---- Questions ---------------------------------------------------------- */
 
+/* Returns the rank that runs a minibatch of a stage. */
 int vp_schedule_rank_of(const struct vp_schedule *schedule, int stage, int mb);
-/* Of a minibatch on the replica that runs it; also its message index. */
+/* Returns the own index of a minibatch on the replica that runs it, which is
+ * also its message index. */
 int vp_schedule_own_index(const struct vp_schedule *schedule, int stage,
                           int mb);
-/* The weights that F, R, B and W of a minibatch use. */
+/* Returns the weight version that F, R, B and W of a minibatch use. */
 int vp_schedule_version_of(const struct vp_schedule *schedule, int stage,
                            int mb);
-/* The cause of vp_schedule.fallback in words, for people; "" without one. */
+/* Writes the cause of vp_schedule.fallback as text for users; "" without
+ * one. */
 void vp_schedule_explain(const struct vp_schedule *schedule, char *text,
                          size_t n_bytes);
-/* Minibatches at the end of a drained stream whose gradients are not applied,
- * because they do not fill a round. */
+/* Returns the number of minibatches at the end of a drained stream whose
+ * gradients are not applied, because they do not fill a round. */
 int vp_schedule_n_dropped(const struct vp_schedule *schedule, int stage);
 
 /* ---- Text --------------------------------------------------------------- */
@@ -269,84 +282,85 @@ enum {
     VP_PRINT_FULL = 2,    /* slots and versions everywhere: 1F0@0v3 */
 };
 
-/* "F", "RECV_ACT", ... */
+/* Returns "F", "RECV_ACT", ... */
 const char *vp_action_kind_name(enum vp_action_kind kind);
-/* One action: "1F0", "0SEND_ACT3"; returns the length like snprintf. */
+/* Writes one action: "1F0", "0SEND_ACT3". Returns the length like
+ * snprintf(). */
 int vp_action_print(const struct vp_action *action, char *text, size_t n_bytes);
 
-/* A line with the parameters, then one line per rank: "0: 0F0 0SEND_ACT0 ...".
- * Slots and versions are written (as in 1F0@0v3) where they differ from the
- * plain rule: slot = own index mod n_slots, vp_schedule_version_of(). The
+/* Writes a line with the parameters, then one line per rank: "0: 0F0 0SEND_ACT0
+ * ...". Slots and versions are written (as in 1F0@0v3) where they differ from
+ * the defaults: slot = own index mod n_slots, vp_schedule_version_of(). The
  * caller frees the text. */
 enum vp_status vp_schedule_print(const struct vp_schedule *schedule, int flags,
                                  char **text_out);
 
-/* Reads what vp_schedule_print() writes (not VP_PRINT_COMPUTE). `source` names
- * the text in messages: "file:line:column: cause; remedy". Checks the form,
- * not the sense: see vp_schedule_validate(). */
+/* Parses a text of vp_schedule_print() (without VP_PRINT_COMPUTE). `source` is
+ * the name of the text in messages: "file:line:column: cause; remedy". Checks
+ * only the syntax: see vp_schedule_validate(). */
 enum vp_status vp_schedule_parse(const char *text, const char *source,
                                  struct vp_schedule *out, struct vp_err *err);
 
 /* ---- Proof -------------------------------------------------------------- */
 
-/* VP_OK: an executor that follows the rules above finishes this schedule in
- * every interleaving, never overwrites what is still needed, uses the right
- * weight versions and adds every gradient once and in order. Else
- * VP_ERR_INVALID and a line with rank, position, action and cause. A piece of a
- * stream is proven on the condition that the pieces around it run, too; one
- * that ends before an action that it waits for cannot be proven alone. */
+/* Returns VP_OK if an executor that follows the rules above finishes this
+ * schedule in every interleaving, never overwrites a buffer that is still
+ * needed, uses the right weight versions and adds every gradient once and in
+ * order. Otherwise returns VP_ERR_INVALID and a line with rank, position,
+ * action and cause. The proof of a piece of a stream assumes that the pieces
+ * around it run, too; a piece that waits for an action of a later piece is
+ * refused. */
 enum vp_status vp_schedule_validate(const struct vp_schedule *schedule,
                                     struct vp_err *err);
 
 /* ---- Time --------------------------------------------------------------- */
 
-/* Seconds, or any unit. Messages go to the next (act) and previous (grad)
- * stage; each pair of ranks has one link per direction, which carries one
- * message at a time; a message to the own rank takes no time. Computing goes
- * on while links and copy engines work. */
+/* Costs in seconds, or any unit. Messages go to the next (act) and previous
+ * (grad) stage. Each pair of ranks has one link per direction, which carries
+ * one message at a time; a message to the same rank takes no time. Computation
+ * overlaps with links and copy engines. */
 struct vp_stage_costs {
     double f, b, w, r; /* a B that is not split takes b + w */
     double reduce, update;
     double act, grad; /* time on the link */
-    /* Time on each of the two copy engines that a message goes through where
-     * devices cannot reach each other's memory; 0: it does not. */
+    /* Time of a message on each of two copy engines if devices cannot access
+     * each other's memory; 0: it passes none. */
     double act_copy, grad_copy;
-    /* Time on the copy engines of a minibatch's swapped values. */
+    /* Time of a minibatch's swapped values on the copy engines. */
     double swap_out, swap_in;
 };
 
-/* What a kind of action takes; NULL: that is not part of it. */
+/* Returns the field with the cost of a kind of action; NULL: it has none. */
 double *vp_costs_field(struct vp_stage_costs *costs, enum vp_action_kind kind);
 
 struct vp_sched_costs {
     const struct vp_stage_costs *stages; /* one per stage of the schedule */
-    /* What F, R, B and W take in the first `n_first_slots` slots of each stage, in
-     * place of that; NULL: all slots are alike. */
+    /* Costs of F, R, B and W in the first n_first_slots slots of each stage;
+     * NULL: all slots have the same. */
     const struct vp_stage_costs *first_slots;
     const int *n_first_slots;
-    double latency;   /* of a message, in addition; does not fill a link */
+    double latency;   /* added to each message; does not fill a link */
     bool send_blocks; /* SEND keeps the sender busy while the link works */
-    bool one_port;    /* all that a device sends goes over the same link */
-    /* RECV only posts the receive, and F or B waits for the message; else RECV
-     * waits for it. It matters where RECV stands well before its reader. */
+    bool one_port;    /* all messages of a device use the same link */
+    /* True: RECV only posts the receive, and F or B waits for the message.
+     * False: RECV waits for it. */
     bool recv_posts;
 
     /* Ranks on the same device (GPU, or set of cores) compute at equal shares:
-     * when k > capacity do at once, each takes k / capacity as long. A device
-     * has a copy engine each way. */
+     * if k > capacity compute at once, each takes k / capacity times as long. A
+     * device has one copy engine per direction. */
     double capacity;   /* ranks that a device carries at full speed; 0: 1 if
                           `device` is given, else all */
     const int *device; /* per rank, from 0 to n_ranks - 1; NULL: all on one if
                           `capacity` or `busy` is given, else one each */
-    /* Cores that share clocks and memory bandwidth slow each other down: the
-     * costs of F, R, B, W and UPDATE while all ranks of the device compute.
-     * `stages` are then those of a rank that computes alone, and in between
-     * costs grow linearly with the number of ranks that compute. NULL: all
-     * costs are those of `stages`. */
+    /* Costs of F, R, B, W and UPDATE while all ranks of the device compute, for
+     * cores that share clocks and memory bandwidth. `stages` are then the costs
+     * of a rank that computes alone, and costs grow linearly with the number of
+     * ranks that compute. NULL: all costs are those of `stages`. */
     const struct vp_stage_costs *busy;
 };
 
-/* Times of one action: waiting before `start` is not part of it. */
+/* Times of one action, without the wait before `start`. */
 struct vp_span {
     double start, end;
 };
@@ -355,56 +369,60 @@ struct vp_rank_times {
     double busy;     /* computing (and sending, if that blocks) */
     double bubble;   /* 1 - busy / makespan */
     int first_slots; /* minibatches kept at the start, over all its stages */
-    int peak_slots;  /* and at most */
+    int peak_slots;  /* largest number kept at once, over all its stages */
 };
 
 struct vp_timing {
     double makespan;
-    double bubble; /* of all ranks: 1 - sum busy / (n_ranks * makespan) */
+    double bubble;         /* 1 - sum of busy / (n_ranks * makespan) */
     struct vp_span *spans; /* one per action, as vp_schedule.actions */
     struct vp_rank_times *ranks;
     int *peak_slots; /* per stage, the largest replica */
 };
 
-/* Runs the lists as fast as the rules allow. Refuses what the validator
- * refuses, and devices that do not exist. */
+/* Simulates the lists; each action starts as early as the rules allow. Fails
+ * with VP_ERR_INVALID for schedules that vp_schedule_validate() refuses and for
+ * device numbers out of range. Free with vp_timing_release(). */
 enum vp_status vp_simulate(const struct vp_schedule *schedule,
                            const struct vp_sched_costs *costs,
                            struct vp_timing *out, struct vp_err *err);
 void vp_timing_release(struct vp_timing *timing);
 
-/* The idle share of the rank that takes longest, between the start of its first
- * F and the end of its last F, R, B or W. A rank that starts late and ends late
- * by as much has none: iterations without a flush between them would fit into
- * each other. */
+/* Returns the idle share of the rank with the longest span, from the start of
+ * its first F to the end of its last F, R, B or W. A rank that starts late and
+ * ends late by the same time has no bubble in this measure: iterations without
+ * a flush in between would interlock. */
 double vp_timing_span(const struct vp_schedule *schedule,
                       const struct vp_timing *timing);
 
-/* The bubble in theory when every stage costs `costs` and messages nothing:
- * see schedule_theory.c for the formulas and where they are exact. */
+/* Returns the theoretical bubble if every stage costs `costs` and messages cost
+ * nothing. schedule_theory.c has the formulas and the cases in which they are
+ * exact. */
 double vp_schedule_theory(const struct vp_sched_config *config,
                           const struct vp_stage_costs *costs);
 
-/* The same for lists that were read: as above if the generator that `schedule`
- * names writes these lists, else what no lists with these stages, minibatches
- * and recomputation can avoid. 0 if memory is exhausted. */
+/* Returns the same for given lists: as above if the generator schedule->name
+ * writes these lists, otherwise a lower bound for all lists with these stages,
+ * minibatches and recomputation. Returns 0 if out of memory. */
 double vp_schedule_list_theory(const struct vp_schedule *schedule,
                                const struct vp_stage_costs *costs);
 
-/* As vp_schedule_theory(), for vp_timing_span(); false: no closed form is exact
- * here. */
+/* Computes the theoretical value of vp_timing_span(). Returns false if no
+ * closed form is exact for this configuration. */
 bool vp_schedule_span_theory(const struct vp_sched_config *config,
                              const struct vp_stage_costs *costs,
                              double *bubble_out);
 
 /* ---- Pictures ----------------------------------------------------------- */
 
-/* A staircase for the terminal, one row per rank; `width` in columns. */
+/* Draws a schedule for the terminal, one row per rank, `width` columns wide.
+ * The caller frees the text. */
 enum vp_status vp_schedule_chart(const struct vp_schedule *schedule,
                                  const struct vp_timing *timing, int width,
                                  bool colour, char **text_out);
 
-/* The same as an SVG drawing, with the slots in use below. */
+/* Draws a schedule as SVG, with the slots in use below. The caller frees the
+ * text. */
 enum vp_status vp_schedule_svg(const struct vp_schedule *schedule,
                                const struct vp_timing *timing,
                                const char *title, char **text_out);

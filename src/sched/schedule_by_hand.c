@@ -1,11 +1,11 @@
-/* Schedules whose lists are given as text: F, B, W and R stay in their order
- * and message rings keep their lengths. Messages, reductions, updates and slots
- * are made anew, as for a generator. */
+/* Schedules whose lists are given as text: F, B, W and R keep their order and
+ * message rings keep their lengths. Messages, reductions, updates and slots are
+ * made anew, as for a generator. */
 #include "sched/internal.h"
 
-/* ---- What a schedule is like -------------------------------------------- */
+/* ---- Placement ---------------------------------------------------------- */
 
-/* Whether all stages are where `config` puts them. */
+/* Returns true if all stages are on the ranks where `config` places them. */
 static bool is_placed_as(const struct vp_schedule *schedule,
                          const struct vp_sched_config *config)
 {
@@ -49,7 +49,7 @@ bool vp_schedule_base(const struct vp_schedule *schedule, int *replicas,
     return true;
 }
 
-/* ---- Its lists ---------------------------------------------------------- */
+/* ---- Lists -------------------------------------------------------------- */
 
 static bool is_same_shape(const struct vp_sched_config *config,
                           const struct vp_schedule *schedule,
@@ -61,7 +61,7 @@ static bool is_same_shape(const struct vp_sched_config *config,
            !text->forward_only && is_placed_as(text, config);
 }
 
-/* Which stages recompute is the configuration's: R of others is left out. */
+/* Drops the R of stages that do not recompute in this configuration. */
 static bool is_kept(const struct vp_schedule *schedule,
                     const struct vp_action *a)
 {
@@ -88,7 +88,8 @@ static void take_lists(const struct vp_schedule *text,
         }
 }
 
-/* The passes rely on lists that are complete and in order. */
+/* Validates the text first: the passes assume lists that are complete and in
+ * order. */
 enum vp_status vp_lists_by_hand(const struct vp_sched_config *config,
                                 struct vp_schedule *schedule,
                                 struct vp_sched_list *lists, struct vp_err *err)
@@ -101,8 +102,8 @@ enum vp_status vp_lists_by_hand(const struct vp_sched_config *config,
     if (st == VP_OK && !is_same_shape(config, schedule, &text))
         st = vp_err_set(err, VP_ERR_INVALID,
                         "the lists are not those of %d minibatches on %d "
-                        "stages and %d ranks, from an empty pipe to an empty "
-                        "one; write them again with vpipe schedule",
+                        "stages and %d ranks, from an empty pipeline to an "
+                        "empty one; write them again with vpipe schedule",
                         schedule->n_mb, schedule->n_stages, schedule->n_ranks);
     if (st == VP_OK)
         take_lists(&text, schedule, lists);

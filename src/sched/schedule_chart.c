@@ -1,4 +1,4 @@
-/* A staircase for the terminal:
+/* Draws a schedule for the terminal:
  *
  *   rank 0  F0F1F2..B0  F3B1  B2  B3
  *   rank 1  ..F0B0  F1B1  F2B2  F3B3  ...
@@ -24,7 +24,8 @@ static int column(const struct chart *chart, double time)
     return (int)(time * chart->scale + 0.5);
 }
 
-/* Neighbouring boxes differ: even and odd minibatches have two shades. */
+/* Even and odd minibatches have two shades, so that neighbouring boxes
+ * differ. */
 static void draw_box(struct chart *chart, const struct vp_action *a,
                      const struct vp_span *span, int chunk)
 {
@@ -53,8 +54,8 @@ static void draw_rank(struct chart *chart, int rank)
     }
 }
 
-/* As many columns per unit as labels need, if they fit; else fewer. Returns the
- * number of columns. */
+/* Chooses the columns per unit of time: enough for labels if they fit,
+ * otherwise fewer. Returns the number of columns. */
 static int choose_scale(struct chart *chart, int width)
 {
     const struct vp_schedule *schedule = chart->schedule;

@@ -1,4 +1,4 @@
-/* The table of generators, and what makes a schedule of their lists. */
+/* The table of generators; checks a configuration and makes its schedule. */
 #include "sched/internal.h"
 
 #include <stdio.h>
@@ -21,7 +21,8 @@ typedef void (*generator_fn)(const struct vp_schedule *schedule,
 
 /* ---- The table ---------------------------------------------------------- */
 
-/* Slots of a rank: what a generator's own lists keep, for the greedy rule. */
+/* The keeps_*() functions return the number of slots that a rank needs for the
+ * generator's own lists; the greedy rule gets the same number. */
 static int keeps_zb_h2(const struct vp_sched_config *config)
 {
     return 2 * config->n_stages - 1;
@@ -32,7 +33,7 @@ static int keeps_zb_v(const struct vp_sched_config *config)
     return 2 * config->n_stages;
 }
 
-/* As much as 1f1b unless given; more is of no use. */
+/* At most the memory of 1f1b: more does not make the lists shorter. */
 static int keeps_v_auto(const struct vp_sched_config *config)
 {
     int most = 2 * config->n_stages;
@@ -55,16 +56,16 @@ static int keeps_v_min(const struct vp_sched_config *config)
     return vp_v_min_keeps(config->n_stages);
 }
 
-/* One of `node` and `ranks`: lists of nodes, or of all at once. None: auto.c
- * writes them. */
+/* Either `node` writes the list of one node or `ranks` those of all ranks. If
+ * both are NULL, auto.c writes them. */
 static const struct generator {
     struct vp_generator about;
-    int depth;   /* times the default warm-up depth; 0: has no depths */
-    bool single; /* lists are those of one replica; others are copies */
+    int depth;   /* factor on the default warm-up depth; 0: no depths */
+    bool single; /* writes one pipeline; replicas are copies of it */
     generator_fn node;
     void (*ranks)(const struct vp_schedule *schedule,
                   struct vp_sched_list *lists);
-    int most_ranks; /* for which lists are made in reasonable time; 0: all */
+    int most_ranks; /* limit, because of the time to make lists; 0: none */
     /* With fewer than least[0] P + least[1] minibatches on P ranks, greedy.c
      * writes the lists, and a rank has `keeps` slots. */
     int least[2];
@@ -188,7 +189,7 @@ const struct vp_generator *vp_generator_find(const char *name)
     return vp_generator_at(vp_generator_index(name));
 }
 
-/* ---- Is the configuration sensible? ------------------------------------- */
+/* ---- Checking the configuration ----------------------------------------- */
 
 bool vp_sched_is_v_shape(const struct vp_sched_config *config)
 {
@@ -279,7 +280,7 @@ static enum vp_status check_counts(const struct vp_sched_config *config,
     return VP_OK;
 }
 
-/* Two chunks are one minibatch. */
+/* The least memory is two chunks: one minibatch. */
 static enum vp_status check_memory(const struct vp_sched_config *config,
                                    const struct generator *generator,
                                    struct vp_err *err)
@@ -404,7 +405,7 @@ static enum vp_status check_stream(const struct vp_sched_config *config,
 
 /* ---- The stages --------------------------------------------------------- */
 
-/* Replicas belong to ranks: all stages of a rank have the same. */
+/* All stages of a rank have the same number of replicas. */
 void vp_sched_place(const struct vp_sched_config *config, int stage,
                     int *first_rank_out, int *n_replicas_out)
 {
@@ -448,7 +449,8 @@ static bool has_replicas(const struct vp_sched_config *config)
     return false;
 }
 
-/* Whether replicas are copies of the pipeline, each with its own minibatches. */
+/* Returns true if replicas are copies of the pipeline, each with its own
+ * minibatches. */
 static bool is_copied(const struct vp_sched_config *config,
                       const struct generator *generator)
 {
@@ -456,8 +458,10 @@ static bool is_copied(const struct vp_sched_config *config,
            (generator->single || vp_sched_n_chunks(config) > 1);
 }
 
-/* Other replicas, and depths given by hand, keep to the generator's own rule,
- * which works for any number of minibatches, if not as well as it could. */
+/* Sets the fallback to the greedy rule for few minibatches or little memory.
+ * Replicas that are not copies, and depths given by hand, use the generator's
+ * own rule, which works for any number of minibatches but is not optimal for
+ * few. */
 static void set_fallback(const struct vp_sched_config *config,
                          const struct generator *generator,
                          struct vp_schedule *schedule)
@@ -478,8 +482,8 @@ static void set_fallback(const struct vp_sched_config *config,
         schedule->fallback = VP_FALLBACK_FEW_MB;
 }
 
-/* Evaluation has no backward to warm up for; the greedy rule and lists by hand
- * have no depths. */
+/* Evaluation has no backwards; the greedy rule and lists by hand have no
+ * depths. */
 static void set_depths(const struct vp_sched_config *config,
                        const struct generator *generator,
                        struct vp_schedule *schedule)
@@ -495,7 +499,7 @@ static void set_depths(const struct vp_sched_config *config,
     }
 }
 
-/* bsp: one round, one version. */
+/* Synchronous schedules have one round and one weight version. */
 static void set_group(struct vp_schedule *schedule)
 {
     for (int s = 0; s < schedule->n_stages; s++) {
@@ -519,8 +523,8 @@ static void set_pipedream(struct vp_schedule *schedule)
     }
 }
 
-/* A round is long enough that a replica never has minibatches of three rounds
- * in flight: then two versions do. */
+/* A round has enough minibatches that a replica never has those of three rounds
+ * in flight, so that two weight versions suffice. */
 static enum vp_status set_macrobatch(const struct vp_sched_config *config,
                                      struct vp_schedule *schedule,
                                      struct vp_err *err)
@@ -601,7 +605,7 @@ static enum vp_status set_up(const struct vp_sched_config *config,
 
 /* ---- Making ------------------------------------------------------------- */
 
-/* Unit costs; every rank has the slots that the generator's own lists keep. */
+/* Uses unit costs; every rank has the slots of the generator's own lists. */
 static enum vp_status write_greedy(const struct vp_schedule *schedule,
                                    struct vp_sched_list *lists)
 {
@@ -640,7 +644,8 @@ static enum vp_status write_lists(const struct generator *generator,
     return VP_OK;
 }
 
-/* The list of copy `copy` on each rank: its minibatch i is i n_copies + copy. */
+/* Moves the lists of one copy of the pipeline to its ranks. Its minibatch i is
+ * i * n_copies + copy. */
 static void take_copy(struct vp_sched_list *from, int n_ranks, int copy,
                       int n_copies, struct vp_sched_list *lists)
 {
@@ -654,7 +659,8 @@ static void take_copy(struct vp_sched_list *from, int n_ranks, int copy,
     }
 }
 
-/* One pipeline after the other; with few minibatches some have none. */
+/* Writes the lists of all copies; with few minibatches some copies have
+ * none. */
 static enum vp_status write_copies(const struct vp_sched_config *config,
                                    const struct generator *generator,
                                    struct vp_sched_list *lists,
@@ -682,7 +688,7 @@ static enum vp_status write_copies(const struct vp_sched_config *config,
     return st;
 }
 
-/* Compute-only lists of all ranks. */
+/* Writes the compute-only lists of all ranks. */
 static enum vp_status write_all(const struct vp_sched_config *config,
                                 const struct generator *generator,
                                 struct vp_schedule *schedule,

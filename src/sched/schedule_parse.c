@@ -1,12 +1,13 @@
-/* Schedules from text. Checks the form; the sense is the validator's.
+/* Parses schedules from text. Checks only the syntax; vp_schedule_validate()
+ * checks the rest.
  *
  *   schedule=mine stages=2 minibatches=1
  *   0: 0F0 0SEND_ACT0 0RECV_GRAD0 0B0 0UPDATE0
  *   1: 1RECV_ACT0 1F0 1B0 1SEND_GRAD0 1UPDATE0
  *
- * Only `stages` and `minibatches` are required in the first line; what is left
- * out is as in a synchronous schedule with one rank per stage, and slots and
- * rings are as large as the lists need. */
+ * Only `stages` and `minibatches` are required in the first line. The defaults
+ * of other keys are those of a synchronous schedule with one rank per stage,
+ * and slots and rings are as large as the lists need. */
 #include "sched/internal.h"
 
 #include <stdarg.h>
@@ -49,7 +50,7 @@ static bool skip_spaces(struct reader *r)
     return r->at > before;
 }
 
-/* Leaves a line; false if something else stands here. */
+/* Skips the end of a line. Returns false if there is other text. */
 static bool end_line(struct reader *r)
 {
     if (*r->at == '\n') {
@@ -87,7 +88,7 @@ static enum vp_status read_number(struct reader *r, int least, int most,
     return VP_OK;
 }
 
-/* A run of letters, digits, '-' and '_'. */
+/* Returns the length of a run of letters, digits, '-' and '_'. */
 static size_t word_length(const char *at)
 {
     return strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -106,7 +107,7 @@ static void set(const struct vp_schedule_key *key, void *to, int value)
         *(int *)at = value;
 }
 
-/* "3" for all stages, or "3,2,1". */
+/* Reads "3" for all stages, or "3,2,1". */
 static enum vp_status read_stage_values(struct reader *r,
                                         const struct vp_schedule_key *key,
                                         struct vp_schedule *schedule)
@@ -186,7 +187,7 @@ static enum vp_status read_key(struct reader *r, bool *seen,
         if (!is_word(word, n, vp_schedule_keys[i].name))
             continue;
         if (seen[i])
-            return bad(r, "'%s=' stands twice; remove one",
+            return bad(r, "'%s=' is given twice; remove one",
                        vp_schedule_keys[i].name);
         seen[i] = true;
         r->at += n + 1;
@@ -195,7 +196,7 @@ static enum vp_status read_key(struct reader *r, bool *seen,
     return bad(r, "'%.*s' is not a key; remove it", n > 40 ? 40 : (int)n, word);
 }
 
-/* What the first line left out. */
+/* Sets the defaults of keys that the first line does not have. */
 static void add_defaults(const bool *seen, struct vp_schedule *schedule)
 {
     int n_ranks = 0;
@@ -290,7 +291,7 @@ static bool has_slot(enum vp_action_kind kind)
     return vp_action_computes(kind) || vp_action_swaps(kind);
 }
 
-/* "1F0", "1F0@2", "1F0v3", "1F0@2v3". */
+/* Reads "1F0", "1F0@2", "1F0v3" or "1F0@2v3". */
 static enum vp_status read_action(struct reader *r,
                                   const struct vp_schedule *schedule,
                                   struct vp_action *out)
@@ -357,7 +358,7 @@ static enum vp_status read_lists(struct reader *r, struct vp_schedule *schedule,
         end_line(r);
     if (*r->at != '\0')
         return bad(r,
-                   "the schedule has %d ranks and ends before; remove the "
+                   "the lists of all %d ranks end before this; remove the "
                    "rest",
                    schedule->n_ranks);
     st = vp_pass_sizes(schedule, lists);

@@ -1,9 +1,11 @@
-/* Times of a schedule under a table of costs, and what follows from them. */
+/* Simulates a schedule under a table of costs and computes its makespan,
+ * bubbles and peaks of memory. */
 #include "sched/internal.h"
 
 #include <stdlib.h>
 
-/* Minibatches in flight at the start of a piece of a stream. */
+/* Sets kept[stage] to the minibatches in flight at the start of a piece of a
+ * stream. Returns their sum. */
 static int kept_at_start(const struct vp_schedule *schedule,
                          const struct vp_nodes *nodes, int rank, int *kept)
 {
@@ -27,7 +29,7 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-/* Busy time and kept minibatches of one rank. */
+/* Sums up the busy time and finds the peaks of kept minibatches of one rank. */
 static void measure_rank(const struct vp_schedule *schedule, int rank,
                          int *kept, struct vp_timing *timing)
 {

@@ -1,5 +1,5 @@
-/* The bubble as the papers count it: of the rank that takes longest, between
- * its first and its last action. */
+/* The bubble as papers count it: the idle share of the longest rank between its
+ * first and its last action. */
 #include "sched/internal.h"
 
 double vp_timing_span(const struct vp_schedule *schedule,

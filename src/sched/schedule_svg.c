@@ -1,5 +1,6 @@
-/* A Gantt drawing: one row per rank, boxes for F, R, B and W, hatching where a
- * rank is idle, and below it the minibatches that each rank keeps. */
+/* Draws a schedule as a Gantt chart in SVG: one row per rank, boxes for F, R, B
+ * and W, hatching where a rank is idle, and below it the minibatches that each
+ * rank keeps. */
 #include "draw/svg.h"
 #include "sched/draw.h"
 #include "sched/look.h"
@@ -23,11 +24,11 @@ struct drawing {
     const struct vp_timing *timing;
     struct vp_svg svg;
     double unit, scale; /* pixels per unit of time */
-    double width;       /* of the rows */
+    double width;       /* width of the rows */
     int most_kept;
 };
 
-/* Lighter for each further stage of the same rank. */
+/* Colours are lighter for each further stage of the same rank. */
 static const char *shade_of(enum vp_action_kind kind, int chunk)
 {
     return vp_palette[vp_action_look(kind)->hue]
@@ -108,7 +109,7 @@ static void add_box(struct drawing *d, int rank, const struct vp_action *a,
                     box.x + box.width / 2, box.y + ROW * 0.62, "%s", label);
 }
 
-/* An update takes little or no time: a dark bar at its end. */
+/* Draws an update, which takes little or no time, as a dark bar at its end. */
 static void add_mark(struct drawing *d, int rank, const struct vp_span *span)
 {
     const struct vp_svg_box box = {
@@ -153,8 +154,8 @@ static void add_row(struct drawing *d, int rank)
 
 /* ---- Slots -------------------------------------------------------------- */
 
-/* A step curve; what a rank keeps changes at the start of F and the end of the
- * minibatch's last action. */
+/* Draws the number of minibatches that a rank keeps as a step curve. It changes
+ * at the start of F and at the end of the minibatch's last action. */
 static void add_curve(struct drawing *d, int rank, double y)
 {
     const struct vp_rank_list *list = &d->schedule->ranks[rank];
@@ -191,7 +192,8 @@ static void add_slots(struct drawing *d, double y)
 
 /* ---- The drawing -------------------------------------------------------- */
 
-/* Boxes wide enough for a number, within the width of a screen if possible. */
+/* Makes boxes wide enough for a number, within the width of a screen if
+ * possible. */
 static void choose_scale(struct drawing *d)
 {
     double makespan = d->timing->makespan > 0.0 ? d->timing->makespan : 1.0;

@@ -1,4 +1,4 @@
-/* Schedules as text. */
+/* Prints schedules as text, and the table of keys of their first line. */
 #include "sched/internal.h"
 
 #include <stdarg.h>
@@ -110,7 +110,7 @@ static int get(const struct vp_schedule_key *key, const void *from)
     return key->is_bool ? *(const bool *)at : *(const int *)at;
 }
 
-/* "key=3" if all stages agree, else "key=3,2,1". */
+/* Writes one value if all stages agree, otherwise "3,2,1". */
 static void add_stage_key(struct vp_strbuf *text,
                           const struct vp_schedule *schedule,
                           const struct vp_schedule_key *key)
@@ -125,9 +125,10 @@ static void add_stage_key(struct vp_strbuf *text,
                        get(key, &schedule->stages[s]));
 }
 
-/* A key that is rarely used is left out where it says nothing. */
-static bool is_silent(const struct vp_schedule *schedule,
-                      const struct vp_schedule_key *key)
+/* Returns true for a rare key whose values are all the usual ones: it is not
+ * printed. */
+static bool is_left_out(const struct vp_schedule *schedule,
+                        const struct vp_schedule_key *key)
 {
     bool usual = key->rare;
 
@@ -143,7 +144,7 @@ static void add_header(struct vp_strbuf *text,
     for (int i = 0; i < VP_TEXT_KEY_COUNT; i++) {
         const struct vp_schedule_key *key = &vp_schedule_keys[i];
 
-        if (is_silent(schedule, key))
+        if (is_left_out(schedule, key))
             continue;
         vp_strbuf_addf(text, " %s=", key->name);
         if (key->per_stage)

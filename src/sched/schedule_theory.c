@@ -1,9 +1,9 @@
-/* The bubble in theory: what no order of the work can avoid. Let a stage cost
- * f, b, w (and r), P ranks own v stages each, and M minibatches go through.
+/* The theoretical bubble: a lower bound for all orders of the work. Let a stage
+ * cost f, b, w (and r), P ranks own v stages each, and M minibatches pass.
  *
- * A pass is f + r + b + w, a hop is what a gradient needs to get through one
- * stage: b + w, only b if W is apart, and r too unless R starts early (auto
- * decides that action by action).
+ * A pass is f + r + b + w. A hop is the time of a gradient through one stage:
+ * b + w, only b if B and W are split, and r in addition unless R starts early
+ * (auto decides that for each action).
  * The makespan T is at least
  *
  * unsplit (1f1b, gpipe, pipedream, macrobatch, interleaved):
@@ -11,9 +11,9 @@
  *   (vP-1) f + M pass + (vP-1) hop       so does the last stage
  * split (zb-h1, zb-h2, and those placed in a V):
  *   (P-1) f + v M pass                   the last rank starts late
- *   vP f + (P-1) hop + v M (b + w)       a rank far from the last stage has no
- *                                        backward before, and then all of them
- *   (vP-1) (f + hop) + M (pass - w) + w  the last stage, then a way back
+ *   vP f + (P-1) hop + v M (b + w)       on a rank far from the last stage, all
+ *                                        backwards follow the first gradient
+ *   (vP-1) (f + hop) + M (pass - w) + w  the last stage, then the way back
  * forward only (eval):
  *   (P-1) f + v M f, and (vP-1) f + M f  as above, without a way back
  *   2 (P-1) f + 2 M f                    in a V the last rank's last forward
@@ -29,7 +29,7 @@
  *
  * The papers count the bubble of the longest rank between its own first and
  * last action (vp_timing_span()). That has closed forms, each where it is
- * exact; a schedule whose form is larger than the bounds above has that:
+ * exact. Where such a form is larger than the bounds above, it is used:
  *
  *   1f1b, gpipe   (P-1) (f + b + w)
  *   interleaved   the same                 M a multiple of P
@@ -84,7 +84,7 @@ static double bound_split(const struct terms *t)
 static double eval_makespan(const struct terms *t, bool v_shape)
 {
     int n_groups = t->n_mb / t->n_ranks, rest = t->n_mb % t->n_ranks;
-    double round = (double)t->n_chunks * t->n_ranks; /* of one group */
+    double round = (double)t->n_chunks * t->n_ranks; /* forwards of one group */
 
     if (v_shape)
         return 2.0 * (t->n_ranks - 1 + t->n_mb) * t->f;
@@ -93,7 +93,8 @@ static double eval_makespan(const struct terms *t, bool v_shape)
     return (round * n_groups + round - 1 + rest) * t->f;
 }
 
-/* Over the stages; `tail` hops remain after a stage's last pass. */
+/* Returns the largest bound over the stages. `tail`: s hops follow the last
+ * pass of stage s. */
 static double bound_replicas(const struct vp_sched_config *config,
                              const struct terms *t, bool tail)
 {
@@ -111,7 +112,8 @@ static double bound_replicas(const struct vp_sched_config *config,
 
 /* ---- The bubble of the longest rank ------------------------------------- */
 
-/* As a time; negative where the form is not exact. */
+/* Returns the idle time of the longest rank; negative: the form is not
+ * exact. */
 typedef double (*span_fn)(const struct terms *t);
 
 static double span_1f1b(const struct terms *t)
@@ -150,7 +152,7 @@ static double span_zb_v(const struct terms *t)
     return exact ? 2 * (t->n_ranks - 1) * (t->b - t->w) : -1.0;
 }
 
-/* Of its lists as they are run here: one action after the other. */
+/* For lists that are run one action after the other, not in pairs. */
 static double span_dualpipe_v(const struct terms *t)
 {
     bool exact = t->w <= t->b && t->b <= t->f && t->f <= t->b + t->w &&
@@ -189,7 +191,8 @@ static double span_v_auto(const struct terms *t)
     return exact ? larger(0.0, span_v(t)) : -1.0;
 }
 
-/* The makespan of a schedule that has no more memory; 0: not known. */
+/* Returns the makespan of a schedule in a V with limited memory; 0: not
+ * known. */
 static double makespan_v(const struct terms *t, double work, double span)
 {
     bool few = t->keeps > 0 && t->n_chunks == 2 && t->keeps <= 2 * t->n_ranks;
@@ -215,7 +218,7 @@ static const struct {
     { "v-auto", span_v_auto },
 };
 
-/* ---- Both --------------------------------------------------------------- */
+/* ---- Makespan and span -------------------------------------------------- */
 
 static int total(const int *counts, int n)
 {
@@ -253,7 +256,7 @@ static struct terms terms_of(const struct vp_sched_config *config,
     return t;
 }
 
-/* As a time; negative: no closed form holds. */
+/* Returns the idle time of the longest rank; negative: no closed form holds. */
 static double span_of(const struct vp_sched_config *config,
                       const struct terms *t)
 {

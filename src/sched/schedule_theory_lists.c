@@ -1,24 +1,25 @@
-/* The bubble in theory of lists that were read. Closed forms hold only for the
- * lists that a generator writes, so the name is believed only if that generator
- * writes the same lists. All others get the bounds of theory.c rank by rank,
+/* The theoretical bubble of given lists. Closed forms hold only for the lists
+ * that a generator writes, so they are used only if the named generator writes
+ * the same lists. All others get the bounds of schedule_theory.c rank by rank,
  * which also cover uneven recomputation, replicas and any placement. */
 #include "sched/internal.h"
 
 #include <stdlib.h>
 
-/* ---- What the lists show ------------------------------------------------ */
+/* ---- Terms of the lists ------------------------------------------------- */
 
 struct stage_terms {
     double f, r, b, w;
-    double hop;        /* what a gradient needs to get through */
-    double hops_below; /* of all stages before this one */
-    double hops_above; /* of all stages after it */
+    double hop;        /* time of a gradient through this stage */
+    double hops_below; /* sum over all stages before this one */
+    double hops_above; /* sum over all stages after it */
     bool late;         /* R comes after the gradient has arrived */
     int received;      /* last minibatch whose gradient a rank has received */
-    int n_mb;          /* forwards of the rank that is looked at */
+    int n_mb;          /* forwards of the current rank */
 };
 
-/* The last stage receives no gradient: its R follows F, on the way back. */
+/* Sets `late` of all stages. The R of the last stage, which receives no
+ * gradient, is always late: it follows F. */
 static void find_late(const struct vp_schedule *schedule,
                       struct stage_terms *stages)
 {
@@ -69,10 +70,10 @@ static void fill_terms(const struct vp_schedule *schedule,
 
 struct rank_work {
     double all;
-    double back; /* what waits for the rank's first gradient */
+    double back; /* work that waits for the rank's first gradient */
 };
 
-/* Sets n_mb of the rank's stages, too. */
+/* Sums up the work of a rank. Sets n_mb of its stages, too. */
 static struct rank_work work_of(const struct vp_schedule *schedule, int rank,
                                 struct stage_terms *stages)
 {
@@ -107,7 +108,8 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Of a stage's replica: its forwards and backwards, the way there and back. */
+/* Lower bound from one replica of a stage: the way to it, its forwards and
+ * backwards, and the way back. */
 static double stage_bound(const struct vp_schedule *schedule, int s,
                           const struct stage_terms *stages)
 {
@@ -124,8 +126,9 @@ static double stage_bound(const struct vp_schedule *schedule, int s,
            stage->hops_below;
 }
 
-/* The rank starts late and ends early. If B and W are apart, W may fill its end,
- * and the rank has no backward before the first gradient. */
+/* Lower bound from one rank, which starts late and ends early. If B and W are
+ * split, W may fill its end, and the rank has no backward before the first
+ * gradient. */
 static double rank_bound(const struct vp_schedule *schedule, int rank,
                          struct rank_work work,
                          const struct stage_terms *stages)
@@ -142,8 +145,8 @@ static double rank_bound(const struct vp_schedule *schedule, int rank,
     return bound + tail;
 }
 
-/* A piece of a stream is preceded and followed by others: work is all there is
- * to count. */
+/* A piece of a stream is preceded and followed by others, so that only its work
+ * counts. */
 static double bubble_bound(const struct vp_schedule *schedule,
                            struct stage_terms *stages)
 {
@@ -167,14 +170,15 @@ static double bubble_bound(const struct vp_schedule *schedule,
     return bound > 0.0 ? 1.0 - sum / (schedule->n_ranks * bound) : 0.0;
 }
 
-/* ---- Is it what its name says? ------------------------------------------ */
+/* ---- Comparison with the named generator -------------------------------- */
 
 static bool is_ordered(enum vp_action_kind kind)
 {
     return kind == VP_ACTION_F || kind == VP_ACTION_B || kind == VP_ACTION_W;
 }
 
-/* The next F, B or W of the list from `at` on; NULL: none is left. */
+/* Returns the next F, B or W of the list from *at on and moves *at behind it;
+ * NULL: none is left. */
 static const struct vp_action *next_ordered(const struct vp_rank_list *list,
                                             int *at)
 {
@@ -215,7 +219,8 @@ static bool makes_lists(const struct vp_sched_config *config,
     return same;
 }
 
-/* The most minibatches that a rank keeps, over all its stages. */
+/* Returns the largest number of minibatches that a rank keeps, over all its
+ * stages. */
 static int most_kept(const struct vp_schedule *schedule)
 {
     enum vp_action_kind last = vp_schedule_last_kind(schedule);
@@ -234,9 +239,10 @@ static int most_kept(const struct vp_schedule *schedule)
     return most;
 }
 
-/* A configuration under which the generator of that name writes these lists;
- * closed forms are for stages that all recompute, or none, and for the default
- * depths. `replicas` and `recompute` (one per stage) are filled and borrowed. */
+/* Finds a configuration under which the generator schedule->name writes these
+ * lists. Returns false if there is none, or if not all stages agree about
+ * recomputation, because closed forms do not cover that. `out` borrows
+ * `replicas` and `recompute` (one per stage), which are filled. */
 static bool find_config(const struct vp_schedule *schedule,
                         const struct stage_terms *stages, int *replicas,
                         bool *recompute, struct vp_sched_config *out)
@@ -261,7 +267,7 @@ static bool find_config(const struct vp_schedule *schedule,
     return makes_lists(out, schedule);
 }
 
-/* ---- Both --------------------------------------------------------------- */
+/* ---- The bubble --------------------------------------------------------- */
 
 double vp_schedule_list_theory(const struct vp_schedule *schedule,
                                const struct vp_stage_costs *costs)

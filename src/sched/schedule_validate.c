@@ -1,4 +1,4 @@
-/* The proof that a schedule is right: each list for itself, then together. */
+/* Proves a schedule: checks each list for itself, then runs all together. */
 #include "sched/internal.h"
 
 enum vp_status vp_schedule_validate(const struct vp_schedule *schedule,

@@ -1,31 +1,32 @@
-/* Copies of stages that swap. They are begun as soon as they may be:
+/* Inserts the SWAP actions of stages that swap. Copies begin as early as
+ * possible:
  *
  *   F3 SWAP_OUT3 B0 SWAP_FREE3 F4     the copy leaves while B0 runs; then F4
  *                                     writes to the buffer of F3 (n_swap_out 1)
  *   B0 SWAP_IN2 F4 SWAP_READY1 B1     B0 has read the buffer that B2 will read
  *                                     (n_swap_in 2): the copy arrives meanwhile
  *
- * The first values come back one action before the first backward. A stage whose
- * buffers would not be fewer than its slots swaps nothing. */
+ * The first values come back one action before the first backward. A stage
+ * whose buffers would not be fewer than its slots swaps nothing. */
 #include "sched/internal.h"
 
 #include <stdlib.h>
 
-/* Where the actions of one stage on one rank are put. */
+/* State of the pass for one stage on one rank. */
 struct writer {
     const struct vp_schedule *schedule;
     const struct vp_sched_list *in;
     struct vp_sched_list *out;
     int stage;
-    int n_out, n_in;        /* buffers */
+    int n_out, n_in;        /* numbers of buffers */
     int n_freed, n_fetched; /* next own index of SWAP_FREE and SWAP_IN */
-    int n_forward, n_done;  /* and of F and of the last kind */
+    int n_forward, n_done;  /* next own index of F and of the last kind */
 };
 
 /* ---- Buffers ------------------------------------------------------------ */
 
-/* The most minibatches of a stage that R or B have begun to read and the last
- * kind has not ended. */
+/* Returns the largest number of minibatches of a stage that R or B have begun
+ * to read and the last kind has not ended. */
 static int count_read(const struct vp_schedule *schedule,
                       const struct vp_sched_list *list, int stage)
 {
@@ -46,9 +47,10 @@ static int count_read(const struct vp_schedule *schedule,
     return most;
 }
 
-/* Divides `wanted` buffers: at least one for F, and one for each minibatch that
- * backward has begun; then one to fetch the next ahead; then a second for F. By
- * default a stage fetches ahead if it has more than least_in + 3 slots. */
+/* Divides `wanted` buffers: at least one for F, and one for each minibatch
+ * whose backward has begun; then one to fetch the next minibatch ahead; then a
+ * second for F. By default a stage fetches ahead if it has more than least_in +
+ * 3 slots. */
 static void set_buffers(struct vp_schedule *schedule,
                         const struct vp_sched_list *lists, int s, int wanted)
 {
@@ -94,7 +96,8 @@ static void free_up_to(struct writer *w, int own, const struct vp_action *like)
         put(w, VP_ACTION_SWAP_FREE, w->n_freed, like);
 }
 
-/* Fetches what may be, up to `own`: F has left it, and there is a buffer. */
+/* Inserts SWAP_IN up to own index `own`, as far as F has run and there is a
+ * free buffer. */
 static void fetch_up_to(struct writer *w, int own, const struct vp_action *like)
 {
     for (; w->n_fetched <= own && w->n_fetched < w->n_forward &&
@@ -105,8 +108,8 @@ static void fetch_up_to(struct writer *w, int own, const struct vp_action *like)
     }
 }
 
-/* The own index of a minibatch whose backward is what the stage computes next
- * after the action at `at`, or -1. */
+/* Returns the own index of the minibatch if the stage's next computation after
+ * position `at` is a backward (R or B); -1: it is not. */
 static int backward_after(const struct writer *w, int at)
 {
     for (int i = at + 1; i < w->in->n; i++) {
@@ -120,7 +123,8 @@ static int backward_after(const struct writer *w, int at)
     return -1;
 }
 
-/* The computing action that the one at `at` receives for, or that one. */
+/* Returns the position of the action that reads the message received at `at`,
+ * or `at` if that action is no receive. */
 static int reader_of(const struct writer *w, int at)
 {
     enum vp_action_kind kind = w->in->at[at].kind;
@@ -152,7 +156,8 @@ static void put_before(struct writer *w, int at)
         put(w, VP_ACTION_SWAP_READY, own, a);
 }
 
-/* Copies are begun after messages were sent. */
+/* Copies begin after the messages of the action were sent, which have
+ * priority. */
 static void put_after(struct writer *w, const struct vp_action *a)
 {
     enum vp_action_kind last = vp_schedule_last_kind(w->schedule);

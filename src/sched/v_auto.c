@@ -10,8 +10,8 @@
  * input that has its remainder. Blocks in which two minibatches need the same
  * slot are skipped; about 60 P blocks remain for P ranks.
  *
- * Of equally short blocks the one is taken that is shortest when backward takes
- * longer than forward, and weight gradients less. */
+ * Among equally short blocks, the one is taken that is shortest if backward
+ * takes longer than forward, and weight gradients less. */
 #include "sched/internal.h"
 
 #include <limits.h>
@@ -24,7 +24,7 @@ struct search {
     int n_ranks, n_mb, keeps;
     int (*block)[VP_V_BLOCK]; /* under construction */
     int (*best)[VP_V_BLOCK];
-    struct vp_v_time time[2]; /* of the best, at the costs below */
+    struct vp_v_time time[2]; /* times of `best` at the costs below */
 };
 
 /* Parameters of a block. */
@@ -35,7 +35,7 @@ struct shape {
 
 static const struct vp_v_costs costs[2] = { { 1, 1, 1 }, { 5, 6, 4 } };
 
-/* The first slot after `slot` with this remainder. */
+/* Returns the first slot after `slot` with this remainder. */
 static int next_slot(int slot, int remainder)
 {
     int ahead = (remainder - slot - 1) % PERIOD;
@@ -81,7 +81,7 @@ static bool make_block(struct search *search, const struct shape *shape)
     return true;
 }
 
-/* Chunks that a rank keeps once the block repeats. */
+/* Returns the number of chunks that a rank keeps when the block repeats. */
 static int keeps(const int slots[VP_V_BLOCK])
 {
     int n_kept = 0, n_owed = 0, most = 0;
@@ -115,7 +115,8 @@ static bool is_shorter(const struct vp_v_time a[2], const struct vp_v_time b[2])
     return false;
 }
 
-/* A block that keeps two chunks less than allowed is never the shortest. */
+/* Skips blocks that keep two chunks less than allowed: they are never the
+ * shortest. */
 static void try_shape(struct search *search, const struct shape *shape)
 {
     const int(*block)[VP_V_BLOCK] = (const int(*)[VP_V_BLOCK])search->block;

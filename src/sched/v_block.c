@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* CELL_KINDS: at least N_KINDS, and a power of two, which divides fast. */
+/* CELL_KINDS is at least N_KINDS, and a power of two, for fast division. */
 enum { PERIOD = 6, EMPTY = -1, N_KINDS = 5, CELL_KINDS = 8 };
 
 /* In the order in which a rank runs a minibatch. */
@@ -32,8 +32,8 @@ enum kind { F_FIRST, F_SECOND, B_SECOND, B_FIRST, W };
 
 struct grid {
     int n_ranks, n_mb;
-    int n_slots;          /* wide enough for all */
-    int limit;            /* most that a rank keeps */
+    int n_slots;          /* per rank; enough for all actions */
+    int limit;            /* largest number of chunks that a rank keeps */
     int *cells;           /* [rank][slot]: cell_of(), or EMPTY */
     int *slots[N_KINDS];  /* [rank][index]; a W has the index of its backward,
                              those of both stages counted together */
@@ -41,7 +41,7 @@ struct grid {
     int *kept, *owed;     /* [rank][slot]: F without W, B without W after it */
     int *n_backward;      /* [rank]: seen by a pass */
     int *ready;           /* [rank]: for squeeze() */
-    int *memory;          /* all of the above */
+    int *memory;          /* the allocation of all arrays above */
 };
 
 static int *row(const struct grid *grid, int *table, int rank)
@@ -80,10 +80,11 @@ static bool is_backward(enum kind kind)
     return kind == B_SECOND || kind == B_FIRST;
 }
 
-/* ---- What an action waits for ------------------------------------------- */
+/* ---- Inputs of actions -------------------------------------------------- */
 
-/* The action of the same minibatch whose result is needed, on this rank or on a
- * neighbour. False: none, or W, which always stands after its B. */
+/* Finds the action of the same minibatch whose result is needed, on this rank
+ * or on a neighbour. Returns false for the first F and for W, which always
+ * comes after its B. */
 static bool input_of(const struct grid *grid, enum kind kind, int rank,
                      enum kind *kind_out, int *rank_out)
 {
@@ -97,8 +98,8 @@ static bool input_of(const struct grid *grid, enum kind kind, int rank,
     return true;
 }
 
-/* The first slot after the inputs of an action and the action before it of the
- * same kind. */
+/* Returns the first slot after the inputs of an action and after the previous
+ * action of the same kind. */
 static int first_slot(const struct grid *grid, enum kind kind, int rank, int i)
 {
     int slot = i > 0 ? *place(grid, grid->slots, kind, rank, i - 1) + 1 : 0;
@@ -116,8 +117,8 @@ static int first_slot(const struct grid *grid, enum kind kind, int rank, int i)
 /* ---- Memory ------------------------------------------------------------- */
 
 /* Adds the effect of a cell to the number of chunks kept and of W owed (B is
- * done, W is not). With `refill`, W are not in the grid: an empty cell runs one
- * that is owed. */
+ * done, W is not). With `refill`, W are not in the grid: an empty cell runs an
+ * owed W. */
 static void count_cell(int cell, bool refill, int *kept, int *owed)
 {
     enum kind kind = cell == EMPTY ? W : kind_of(cell);
@@ -183,7 +184,7 @@ static void put_block(struct grid *grid, const int (*block)[VP_V_BLOCK])
                     block[rank][kind] + PERIOD * j);
 }
 
-/* Puts W into the idle slots of all ranks, and counts what is kept. */
+/* Puts W into the idle slots of all ranks, and counts the chunks kept. */
 static void put_w(struct grid *grid)
 {
     for (int rank = 0; rank < grid->n_ranks; rank++) {
@@ -211,10 +212,11 @@ static void drop_w(struct grid *grid)
     }
 }
 
-/* ---- Moving actions into earlier holes ---------------------------------- */
+/* ---- Moving actions into earlier idle slots ----------------------------- */
 
-/* The earliest slot for an action when W are in the grid: an F must not exceed
- * the limit in any slot up to its old one, and a W needs its B before it. */
+/* Returns the earliest slot for an action if W are in the grid: an F must not
+ * exceed the limit in any slot up to its old one, and a W needs its B before
+ * it. */
 static int earliest_with_w(const struct grid *grid, int rank, int slot,
                            enum kind kind, int i)
 {
@@ -235,8 +237,8 @@ static int earliest_with_w(const struct grid *grid, int rank, int slot,
     return best;
 }
 
-/* Whether the rank stays within the limit if the cell moves from slot `from` to
- * the earlier slot `to`, with W in all idle slots. */
+/* Returns true if the rank stays within the limit when the cell moves from slot
+ * `from` to the earlier slot `to`, with W in all idle slots. */
 static bool fits(const struct grid *grid, int rank, int from, int to)
 {
     const int *cells = row(grid, grid->cells, rank);
@@ -315,7 +317,7 @@ static void move_all(struct grid *grid, bool with_w)
 /* ---- Squeezing ---------------------------------------------------------- */
 
 /* Sets the start of every action, as early as its inputs and the order of its
- * rank allow. */
+ * rank allow. Returns the makespan and the longest span. */
 static struct vp_v_time squeeze(struct grid *grid,
                                 const struct vp_v_costs *costs)
 {
@@ -353,7 +355,7 @@ static struct vp_v_time squeeze(struct grid *grid,
     return time;
 }
 
-/* The times of squeeze() become the slots. */
+/* Makes the times of squeeze() the slots. */
 static void take_starts(struct grid *grid)
 {
     clear(grid);

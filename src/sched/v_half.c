@@ -17,7 +17,7 @@ int vp_v_min_keeps(int n_ranks)
     return 2 * ((n_ranks + 4) / 3);
 }
 
-/* An action's slot on rank 0, and slots from rank to rank. */
+/* An action's slot on rank 0, and the slots from rank to rank. */
 struct line {
     int first, step;
 };

@@ -1,4 +1,4 @@
-/* Lists of a rank with two stages, written as words. */
+/* Writes the lists of ranks with two stages from letters such as "FbwfBW". */
 #include "sched/internal.h"
 
 #include <string.h>

@@ -1,18 +1,18 @@
 /* ZB-V (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, section 6): P
  * ranks, 2P stages placed 0 .. P-1, P-1 .. 0, backward split in B and W.
- * Written down for rank p, with capitals for its first stage p and small
- * letters for its second, 2P - 1 - p:
+ * The list of rank p, with capitals for its first stage p and small letters for
+ * its second, 2P - 1 - p:
  *
  *   F x (2(P - p) - 1)      until the second stage's first input arrives
  *   (f F) x p
  *   (f b w) x (P - p)       the first gradients come back
  *   (B W F f b w) ...       while there are forwards, a minibatch each way
- *   (B b) x p               W is put off, so that gradients arrive in time
+ *   (B b) x p               W is deferred, so that gradients arrive in time
  *   (B W) x (P - p)
- *   w ..., W ...            what was put off
+ *   w ..., W ...            the deferred ones
  *
- * A rank owns 2P slots, as many as 1f1b's first: its first stage 2P - 1 - p,
- * its second p + 1. The rule needs M >= 2P - 1 minibatches. */
+ * A rank owns 2P slots, the memory of rank 0 in 1f1b: its first stage 2P - 1 -
+ * p, its second p + 1. The rule needs M >= 2P - 1 minibatches. */
 #include "sched/internal.h"
 
 void vp_generate_zb_v(const struct vp_schedule *schedule,

@@ -16,14 +16,14 @@ enum {
     MAX_SEQUENCE = 4,
 };
 
-/* Bit i of a code point's class is sections[i] of CLASSES; unicode.h has the
- * same order. */
+/* Sections of CLASSES. Bit i of a code point's class is class_names[i];
+ * unicode.h has the same order. */
 static const char *const class_names[] = {
     "removed", "blank",  "cjk",   "mark",     "punctuation",
     "letter",  "number", "space", "unstable",
 };
-/* Sections of MAPPINGS; a class bit says which code points are in the first,
- * second and last one. */
+/* Sections of MAPPINGS. Code points in the first, second and last one have a
+ * class bit of mapping_bits. */
 static const char *const mapping_names[] = { "lower", "decompose", "compose",
                                              "combining" };
 enum { LOWER, DECOMPOSE, COMPOSE, COMBINING, N_MAPPINGS };
@@ -51,7 +51,7 @@ static void die(const char *what, const char *detail)
     exit(1);
 }
 
-/* Reads a code point and what ends it. */
+/* Reads a code point and moves *at behind it. */
 static unsigned take_hex(char **at, const char *word)
 {
     char *end;
@@ -67,7 +67,7 @@ static unsigned take_hex(char **at, const char *word)
 
 /* ---- Reading ------------------------------------------------------------ */
 
-/* "41-5A" or "41". */
+/* Takes "41-5A" or "41". */
 static void take_class(int bit, char *word)
 {
     char *at = word;
@@ -83,7 +83,7 @@ static void take_class(int bit, char *word)
         class_of[c] |= (uint16_t)(1u << bit);
 }
 
-/* "C0=41.300", "41.300=C0" or "300-314=E6". */
+/* Takes "C0=41.300", "41.300=C0" or "300-314=E6". */
 static void take_mapping(int kind, char *word)
 {
     struct mapping *mapping = &mappings[kind][n_mappings[kind]];

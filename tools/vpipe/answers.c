@@ -1,3 +1,4 @@
+/* Prints generated texts or ids while they are generated. */
 #include "answers.h"
 
 #include "tool.h"
@@ -57,7 +58,8 @@ static void print_ready(struct answers *answers)
 
 /* ---- Text --------------------------------------------------------------- */
 
-/* Returns the length of the longest end of `text` with which `stop` begins. */
+/* Returns the length of the longest suffix of `text` that is a prefix of
+ * `stop`. */
 static size_t begun_stop(const char *text, size_t n, const char *stop)
 {
     size_t most = strlen(stop);
@@ -79,7 +81,8 @@ static size_t find_stop(const char *text, size_t n, const char *stop)
     return n;
 }
 
-/* A character whose last bytes are still to come is U+FFFD at the end. */
+/* Returns the length without a final U+FFFD, which stands for a character whose
+ * last bytes are not there yet. */
 static size_t without_part(const char *text, size_t n)
 {
     return n >= 3 && memcmp(text + n - 3, "\xEF\xBF\xBD", 3) == 0 ? n - 3 : n;

@@ -1,4 +1,4 @@
-/* The command line of one command. */
+/* Parses the command line of one command. */
 #include "tool.h"
 
 #include "base/nearest.h"
@@ -68,8 +68,8 @@ static int unknown_flag(const struct tool_args *args, const char *word,
     return ARGS_BAD;
 }
 
-/* Whether the first `n` characters of `word` are this flag. "_" counts as "-":
- * the original vPipe has both, and keys have "_". */
+/* Returns true if the first `n` characters of `word` are the flag `name`. "_"
+ * counts as "-": the original vPipe has both, and keys have "_". */
 static bool is_flag(const char *word, size_t n, const char *name)
 {
     if (strlen(name) != n)
@@ -80,14 +80,16 @@ static bool is_flag(const char *word, size_t n, const char *name)
     return true;
 }
 
-/* What begins with two dashes is an option, known or not, and not the value of
- * the one before it; after '=' it may be one. */
+/* Returns true for a word that begins with two dashes, known or not: it is not
+ * taken as the value of the option before it. A value after '=' may begin
+ * so. */
 static bool is_option(const char *word)
 {
     return strcmp(word, "-h") == 0 || (strncmp(word, "--", 2) == 0 && word[2]);
 }
 
-/* The value after '=' or in the next argument. */
+/* Takes the value after '=' or in the next argument. Returns `i`, or ARGS_BAD
+ * after a line on stderr. */
 static int take_value(struct tool_args *args, int i, const char *equals,
                       const char **value_out)
 {

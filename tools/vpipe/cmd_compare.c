@@ -1,4 +1,5 @@
-/* vpipe compare: several configurations or runs, one table, one picture. */
+/* vpipe compare: compares several configurations or runs in one table and one
+ * picture. */
 #include "tool.h"
 
 #include "base/memory.h"
@@ -31,18 +32,18 @@ static const struct tool_flag flags[] = {
     [FLAG_SET] = { "--set", "KEY=VALUE",
                    "set a key of all configurations; may be repeated" },
     [FLAG_OUTPUT] = { "--output", "DIR",
-                      "where the run folders go "
+                      "folder for the run folders "
                       "[log_directory/compare-time]" },
     [FLAG_MAX_STEPS] = { "--max-steps", "N",
                          "stop the first one after N steps, the others after "
-                         "as many samples" },
+                         "the same number of samples" },
     [FLAG_ROUNDS] = { "--rounds", "N",
-                      "run all of them N times, in turn: median and spread "
+                      "run each N times, in turn, and print median and spread "
                       "[1]" },
     [FLAG_MEMORY_LIMIT] = { "--memory-limit", "SIZE",
-                            "train nothing: the largest batch of each that "
-                            "fits SIZE per stage" },
-    [FLAG_SVG] = { "--svg", "FILE", "the picture [DIR/compare.svg]" },
+                            "do not train; print the largest batch_size of "
+                            "each that fits SIZE per stage" },
+    [FLAG_SVG] = { "--svg", "FILE", "file for the picture [DIR/compare.svg]" },
     [FLAG_QUIET] = { "--quiet", NULL, "print nothing but the table" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
@@ -50,7 +51,7 @@ enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
 const struct tool_options cmd_compare_options = { flags, N_FLAGS };
 
 struct options {
-    const char **paths; /* of the configurations */
+    const char **paths; /* configurations or run folders */
     int n;
     const char **sets;
     int n_sets;
@@ -68,8 +69,8 @@ static void on_signal(int signal_number)
     stop = 1;
 }
 
-/* The first signal asks for a clean stop; the second one ends the program. A
- * reader of the output that has gone, and ulimit -t, ask for the stop, too. */
+/* The first SIGINT or SIGTERM requests a clean stop; the second ends the
+ * program. SIGPIPE and SIGXCPU (ulimit -t) request a clean stop, too. */
 static void catch_signals(void)
 {
     struct sigaction action = { .sa_handler = on_signal,
@@ -78,7 +79,7 @@ static void catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    action.sa_flags = 0; /* these come again */
+    action.sa_flags = 0; /* these are sent repeatedly */
     sigaction(SIGPIPE, &action, NULL);
     sigaction(SIGXCPU, &action, NULL);
 }
@@ -153,7 +154,7 @@ static int no_config(void)
                             gpipe, vpipe);
 }
 
-/* `out` has room for every argument. */
+/* The arrays of `out` have room for every argument. */
 static int read_args(int argc, char **argv, struct options *out)
 {
     struct tool_args args = { .command = "vpipe compare",
@@ -185,7 +186,7 @@ static void print_help(void)
         "Trains every configuration on the same data and prints one "
         "table: throughput, time per step, share of the ranks' time "
         "spent waiting for messages (comm.) and for anything (bubble), "
-        "memory, loss; and what the simulator expects from the times of "
+        "memory, loss; and the forecast of the simulator from the times of "
         "stages that run one at a time. Model, data and seed must be the "
         "same in all of them.\n\n"
         "Folders of runs are compared as they are: nothing is trained, and "
@@ -196,7 +197,8 @@ static void print_help(void)
 
 /* ---- Names and folders -------------------------------------------------- */
 
-/* The file's name without .yml; a number is added if there was one before. */
+/* Writes the file's name without .yml, with a number if another one has the
+ * same name. */
 static void name_one(const char *path, int i,
                      const struct vp_contestant *others, char *out, size_t n)
 {
@@ -226,7 +228,7 @@ struct job {
     struct vp_config *configs;
     struct vp_contestant *contestants;
     char (*names)[256];
-    bool runs; /* the paths are folders of runs that exist */
+    bool runs; /* the paths are run folders */
 };
 
 static int failed(enum vp_status st, const struct vp_err *err)
@@ -268,8 +270,8 @@ static void on_run(void *ctx, const char *name, int round, int64_t n_steps)
     tool_flush(stdout);
 }
 
-/* The columns of the first part stand below each other where the terminal is too
- * narrow for all of them. */
+/* Columns of the first part that do not fit the terminal follow below the
+ * others. */
 static void print_table(char *table)
 {
     char *rest = strstr(table, "\n\n");
@@ -284,7 +286,8 @@ static void print_table(char *table)
     tool_print(stdout, 0, 2, "%s", rest + 1);
 }
 
-/* Writes the table and the picture into `folder`; NULL: only what --svg names. */
+/* Writes the table and the picture into `folder`; NULL: only the file of
+ * --svg. */
 static int write_files(const struct job *job, const char *folder,
                        const char *table, const char *svg)
 {
@@ -302,7 +305,8 @@ static int write_files(const struct job *job, const char *folder,
     return status;
 }
 
-/* The table and the picture; into the folder, too, unless it is NULL. */
+/* Prints the table, and writes it and the picture into `folder` if it is not
+ * NULL. */
 static int show(const struct job *job, const char *folder)
 {
     char *table = NULL, *svg = NULL;
@@ -351,7 +355,7 @@ static int run(const struct job *job)
     return st == VP_OK ? show(job, folder) : failed(st, &err);
 }
 
-/* ---- Runs that exist ----------------------------------------------------- */
+/* ---- Run folders --------------------------------------------------------- */
 
 static bool is_folder(const char *path)
 {
@@ -360,8 +364,8 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Sets `*out` if all paths are folders; refuses a mixture, and options that only
- * training has. */
+/* Sets *out to true if all paths are folders. Refuses a mixture of folders and
+ * files, and options of training for folders. */
 static int choose_runs(const struct options *options, bool *out)
 {
     int n = 0;
@@ -401,9 +405,10 @@ static int show_runs(const struct job *job)
     return st == VP_OK ? show(job, options->run.output) : failed(st, &err);
 }
 
-/* ---- Memory limits -------------------------------------------------------- */
+/* ---- Memory limits ------------------------------------------------------- */
 
-/* The table; `missing`: for each row. */
+/* Prints the table. `missing` gets, for each row, the resources that this
+ * machine lacks. */
 static int print_limits(const struct job *job, char (*missing)[VP_MISSING_TEXT])
 {
     const struct options *options = job->options;
@@ -450,7 +455,7 @@ static int show_limits(const struct job *job)
     return status;
 }
 
-/* Loads one, and plans its pipeline if it asks for that. */
+/* Loads configuration `i`, and plans its pipeline if it has auto_plan. */
 static enum vp_status load(const struct job *job, int i, struct vp_err *err)
 {
     const struct options *options = job->options;
@@ -485,7 +490,7 @@ static enum vp_status check(const struct job *job, struct vp_err *err)
                                         on_notice, ctx, err);
 }
 
-/* Loads all, checks them against each other, and does it. */
+/* Loads all, checks them against each other, and runs the comparison. */
 static int compare(struct job *job)
 {
     const struct options *options = job->options;

@@ -1,5 +1,5 @@
-/* vpipe completion: completion scripts for shells. All of them contain the same
- * rows, made from the tables of commands, options and keys. */
+/* vpipe completion: prints completion scripts for shells. All of them contain
+ * the same rows, made from the tables of commands, options and keys. */
 #include "commands.h"
 
 #include "base/strbuf.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Scripts with the line "@DATA@" where the rows belong: completion/. */
+/* The scripts in completion/, with the line "@DATA@" in place of the rows. */
 extern const char vp_completion_bash[], vp_completion_zsh[],
     vp_completion_fish[];
 extern const size_t vp_completion_bash_bytes, vp_completion_zsh_bytes,
@@ -22,8 +22,9 @@ const struct tool_options cmd_completion_options = { flags, N_FLAGS };
 
 /* ---- Rows --------------------------------------------------------------- */
 
-/* What an option's value is: see struct tool_command's `operand`; "text" has
- * nothing to offer, "key" is KEY=VALUE, "-" means that it takes no value. */
+/* Appends the kind of an option's value, as in `operand` of struct
+ * tool_command; in addition "text": nothing can be completed, "key": KEY=VALUE,
+ * "-": no value. */
 static void add_value_kind(struct vp_strbuf *out, const char *value)
 {
     static const char *const kinds[][2] = {
@@ -105,7 +106,8 @@ static void add_rows(struct vp_strbuf *out)
 
 /* ---- Scripts ------------------------------------------------------------ */
 
-/* Inside single quotes of sh, or of fish, which knows \' and \\ there. */
+/* Prints text for use inside single quotes of sh, or of fish, which has the
+ * escapes \' and \\ there. */
 static void print_quoted(const char *rows, bool fish)
 {
     for (; *rows; rows++) {
@@ -168,8 +170,8 @@ static void print_help(void)
                "usage: vpipe completion bash|zsh|fish|data\n\n");
     tool_print(stdout, help_width(stdout), 0,
                "Prints a script that makes a shell complete commands, options, "
-               "keys after --set, their values, and files. An installed vpipe "
-               "has it in place already; else, for example, "
+               "keys after --set, their values, and files. The installation of "
+               "vpipe includes these scripts; without it write for example "
                "'source <(vpipe completion bash)'.\n\n"
                "data prints the rows that all scripts contain, one per line, "
                "columns separated by tabs: commands, options, keys.\n\n"

@@ -1,4 +1,5 @@
-/* vpipe data: data sets and vocabularies, one subcommand each. */
+/* vpipe data: runs the subcommands that make and show data sets and
+ * vocabularies. */
 #include "data.h"
 
 #include "commands.h"
@@ -7,7 +8,7 @@
 
 const struct tool_command data_commands[] = {
     { "bert", data_bert, &data_bert_options, "file",
-      "make HDF5 shards for BERT of text" },
+      "make HDF5 shards for BERT from text" },
     { "convert", data_convert, &data_convert_options, "file",
       "copy a token file to another format" },
     { "encode", data_encode, &data_encode_options, "file",
@@ -15,11 +16,11 @@ const struct tool_command data_commands[] = {
     { "decode", data_decode, &data_decode_options, "file",
       "print the text of lines of token ids" },
     { "gpt", data_gpt, &data_gpt_options, "file",
-      "make token files for training of text" },
+      "make token files for training from text" },
     { "inspect", data_inspect, &data_inspect_options, "file",
-      "print what a file holds" },
+      "print the content of a file" },
     { "pairs", data_pairs, &data_pairs_options, "file",
-      "make a data folder of fairseq of parallel text" },
+      "make a fairseq data folder from parallel text" },
     { "vocab", data_vocab, &data_vocab_options, "file",
       "train a vocabulary from text files" },
     { NULL, NULL, NULL, NULL, NULL },

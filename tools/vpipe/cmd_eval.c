@@ -1,4 +1,5 @@
-/* vpipe eval: how well a trained model predicts a data set. */
+/* vpipe eval: computes loss, perplexity and accuracy of a trained model on a
+ * data set. */
 #include "base/memory.h"
 #include "data.h"
 #include "model.h"
@@ -13,10 +14,11 @@
 enum flag { FLAG_DATA, FLAG_HELD_OUT, FLAG_SET, FLAG_JSON, FLAG_HELP };
 static const struct tool_flag flags[] = {
     [FLAG_DATA] = { "--data", "PATH",
-                    "files to evaluate on: those for validation, or all "
-                    "[what the run held out of its own data]" },
+                    "data to evaluate on: its validation files, else all "
+                    "files [the held-out part of the run's own data]" },
     [FLAG_HELD_OUT] = { "--held-out", NULL,
-                        "of --data the tenth that training would hold out" },
+                        "evaluate only the tenth of --data that training would "
+                        "hold out" },
     [FLAG_SET] = { "--set", "KEY=VALUE",
                    "a key of the configuration: stages=4, batch_size=8, "
                    "distributed_backend=mpi for stages that are processes; see "
@@ -74,8 +76,9 @@ static void print_help(void)
     tool_print(
         stdout, help_width(stdout), 0,
         "Evaluates a trained model, the folder of a run, one of its "
-        "checkpoints or a Hugging Face folder: loss, perplexity and accuracy over a whole data "
-        "set, without dropout and label smoothing. The results are the "
+        "checkpoints or a Hugging Face folder: loss, perplexity and accuracy "
+        "over a whole data set, without dropout and label smoothing. The "
+        "results are the "
         "same bit for bit for any number of stages.\n\n"
         "usage: vpipe eval MODEL [--data PATH] [option...]\n\n");
     help_flags(flags, N_FLAGS);
@@ -125,7 +128,7 @@ static void print_table(const struct options *options,
                    found->n_right, found->n_questions);
 }
 
-/* What it took. */
+/* Prints time and memory of the evaluation. */
 static void print_cost(const struct vp_evaluation *found)
 {
     char memory[VP_BYTES_TEXT], seconds[32];
@@ -153,7 +156,7 @@ static enum vp_status print_json(const struct options *options,
 
 /* ---- Running ------------------------------------------------------------ */
 
-/* Notices go to stderr; a table of numbers needs none of them on a pipe. */
+/* Notices go to stderr, so that a pipe gets only the results. */
 static void notice(void *ctx, const char *line)
 {
     struct options *options = ctx;
@@ -170,7 +173,8 @@ static void progress(void *ctx, int64_t n_done, int64_t n_batches)
                        n_done);
 }
 
-/* In each process of a job; the one that leads knows the result. */
+/* Runs in each process of a job; only the lead gets the result and prints
+ * it. */
 static enum vp_status evaluate(void *ctx, struct vp_err *err)
 {
     struct options *options = ctx;
@@ -192,7 +196,7 @@ static enum vp_status evaluate(void *ctx, struct vp_err *err)
     if (!model->config.data_dir &&
         !vp_config_given(&model->config, "synthetic_data"))
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s does not say what data it was trained on; write "
+                          "%s does not name the data it was trained on; write "
                           "'--data PATH'",
                           model->path);
     signals_catch(SIGNALS_OF_ONE);
@@ -209,7 +213,7 @@ static enum vp_status evaluate(void *ctx, struct vp_err *err)
     return VP_OK;
 }
 
-/* --data comes before --set, so that the latter wins. */
+/* Puts --data before the keys of --set, so that these override it. */
 static int set_data(struct options *options, char **data_key)
 {
     struct model *model = &options->model;
@@ -217,7 +221,7 @@ static int set_data(struct options *options, char **data_key)
 
     if (options->held_out && !options->data)
         return tool_usage_error("vpipe eval: '--held-out' needs '--data PATH'; "
-                                "without data it is what is evaluated");
+                                "leave it out: held-out data is the default");
     if (options->data) {
         *data_key = malloc(n);
         if (!*data_key)

@@ -1,4 +1,4 @@
-/* vpipe export: a Hugging Face folder from a checkpoint. */
+/* vpipe export: writes a Hugging Face folder from a checkpoint. */
 #include "tool.h"
 
 #include "base/value.h"
@@ -11,9 +11,10 @@ enum { FLAG_DTYPE, FLAG_SHARD_SIZE, FLAG_HELP };
 
 static const struct tool_flag flags[] = {
     [FLAG_DTYPE] = { "--dtype", "f32|f16|bf16",
-                     "number type of the weights [those of the imported folder; f32]" },
+                     "number type of the weights [that of the imported folder; "
+                     "f32]" },
     [FLAG_SHARD_SIZE] = { "--shard-size", "SIZE",
-                          "the most bytes of a file [those of the imported "
+                          "largest size of a file [that of the imported "
                           "folder; 5 GB]" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
@@ -87,8 +88,8 @@ static void print_help(void)
                "usage: vpipe export RUN|CHECKPOINT DIR [option...]\n\n");
     tool_print(stdout, help_width(stdout), 0,
                "Writes the weights of a run's newest checkpoint, of one "
-               "checkpoint, or of what 'vpipe import' made, as a Hugging Face "
-               "folder: config.json, model.safetensors or shards, and the "
+               "checkpoint, or of a folder of 'vpipe import', as a Hugging "
+               "Face folder: config.json, model.safetensors or shards, and the "
                "files of the tokenizer.\n\n"
                "Options:\n");
     help_flags(flags, N_FLAGS);

@@ -1,4 +1,5 @@
-/* vpipe generate: texts that a trained model continues, or whose gaps it fills. */
+/* vpipe generate: continues texts with a causal model, or fills gaps in them
+ * with a masked one. */
 #include "answers.h"
 #include "base/value.h"
 #include "hf/generation.h"
@@ -33,11 +34,11 @@ enum flag {
 static const struct tool_flag flags[] = {
     [FLAG_PROMPT] = { "--prompt", "TEXT",
                       "the text to continue; BERT: with [MASK] for each gap; "
-                      "may be given again" },
+                      "may be repeated" },
     [FLAG_PROMPTS] = { "--prompts", "FILE",
                        "a prompt on each line; '-': the standard input" },
     [FLAG_IDS] = { "--ids", "LIST",
-                   "a prompt of token ids: '5,17,300'; may be given again" },
+                   "a prompt of token ids: '5,17,300'; may be repeated" },
     [FLAG_MAX_TOKENS] = { "--max-tokens", "N",
                           "new tokens of each text, at most [20]" },
     [FLAG_TEMPERATURE] = { "--temperature", "T",
@@ -72,7 +73,7 @@ const struct tool_options cmd_generate_options = { flags, N_FLAGS };
 
 struct options {
     struct model model;
-    const char **prompts; /* room for all arguments */
+    const char **prompts; /* has room for all arguments */
     int n_prompts;
     const char *file, *stop;
     struct sequences sequences;
@@ -183,9 +184,9 @@ static void print_help(void)
         "usage: vpipe generate MODEL --prompt TEXT... [option...]\n"
         "       vpipe generate MODEL --prompts FILE [option...]\n"
         "       vpipe generate MODEL --ids LIST... [option...]\n\n"
-        "Prints what follows each prompt, as it comes; ids, if the model has "
-        "no tokenizer. BERT: the best fillings of each [MASK] and their "
-        "probabilities.\n\n");
+        "Prints the continuation of each prompt while it is generated; ids, if "
+        "the model has no tokenizer. BERT: the best fillings of each [MASK] "
+        "and their probabilities.\n\n");
     help_flags(flags, N_FLAGS);
 }
 
@@ -246,8 +247,8 @@ static enum vp_status read_prompts(struct options *options, struct vp_err *err)
                                     options->file);
 }
 
-/* Ids that end a text: those of the Hugging Face folder that the model is or comes
- * from, else the end token of the tokenizer. */
+/* Finds the ids that end a text: those of the Hugging Face folder that the
+ * model is or comes from, otherwise the end token of the tokenizer. */
 static enum vp_status find_ends(struct options *options, struct vp_err *err)
 {
     struct vp_hf_end_ids *ends = &options->ends;
@@ -350,7 +351,8 @@ static enum vp_status generate(struct options *options, struct vp_err *err)
 
 /* ---- Masked models ------------------------------------------------------ */
 
-/* A line for each gap; with --print-ids the best ids, a line for each prompt. */
+/* Prints a line for each gap; with --print-ids the best ids, a line for each
+ * prompt. */
 static void print_filling(const struct options *options,
                           const struct vp_filling *filling, int64_t gap)
 {
@@ -413,7 +415,7 @@ static enum vp_status fill(struct options *options, struct vp_err *err)
     return VP_OK;
 }
 
-/* ---- All of it ---------------------------------------------------------- */
+/* ---- The command -------------------------------------------------------- */
 
 static enum vp_status run(void *ctx, struct vp_err *err)
 {
@@ -422,7 +424,7 @@ static enum vp_status run(void *ctx, struct vp_err *err)
 
     if (config->model->task == VP_TASK_TRANSLATION)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "%s is a translation model; take 'vpipe translate'",
+                          "%s is a translation model; use 'vpipe translate'",
                           options->model.path);
     if (config->tokenizer)
         VP_TRY(vp_tokenizer_open(config->tokenizer, &options->tokenizer, err));

@@ -1,4 +1,4 @@
-/* vpipe import: a checkpoint of step 0 from a Hugging Face folder. */
+/* vpipe import: makes a checkpoint of step 0 from a Hugging Face folder. */
 #include "tool.h"
 
 #include "run/import.h"
@@ -41,13 +41,13 @@ static void print_help(void)
     tool_print(stdout, help_width(stdout), 7,
                "usage: vpipe import DIR OUT\n\n");
     tool_print(stdout, help_width(stdout), 0,
-               "Makes a checkpoint of a Hugging Face folder: config.json and "
+               "Makes a checkpoint from a Hugging Face folder: config.json and "
                "model.safetensors, or shards and their index, of "
                "BertForMaskedLM, BertForPreTraining, GPT2LMHeadModel or "
                "M2M100ForConditionalGeneration.\n\n"
                "Train from it with 'init: OUT' in a configuration, or with "
                "'vpipe train CONFIG --resume OUT --output RUN'; 'vpipe export "
-               "OUT' gives the folder back.\n\n"
+               "OUT DIR' writes the folder again.\n\n"
                "Options:\n");
     help_flags(flags, N_FLAGS);
 }

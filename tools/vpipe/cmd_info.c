@@ -1,5 +1,5 @@
-/* vpipe info: this build and this machine, for reports and for choosing
- * threads and memory. */
+/* vpipe info: prints facts about this build and this machine, for bug reports
+ * and for the choice of threads and memory. */
 #include "tool.h"
 
 #include "backend/facts.h"
@@ -20,8 +20,8 @@ static const struct tool_flag flags[] = {
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), LABEL = 12 };
 const struct tool_options cmd_info_options = { flags, N_FLAGS };
 
-/* The value of the first line of a "/proc" file that begins with `key`, after
- * its colon; false if there is none. */
+/* Copies the text after the colon in the first line of a "/proc" file that
+ * begins with `key`. Returns false if there is none. */
 static bool proc_value(const char *path, const char *key, char *out,
                        size_t n_bytes)
 {
@@ -46,7 +46,8 @@ static bool proc_value(const char *path, const char *key, char *out,
     return found;
 }
 
-/* Whether `word` stands between spaces in `list`. */
+/* Returns true if `word` is one of the words in `list`, which spaces
+ * separate. */
 static bool has_word(const char *list, const char *word)
 {
     size_t n = strlen(word);
@@ -59,7 +60,7 @@ static bool has_word(const char *list, const char *word)
 
 static void print_cpu(void)
 {
-    /* Those that kernels or libraries choose between. */
+    /* Instruction sets that kernels or libraries choose between. */
     static const char *const sets[] = {
         "sse4_2",      "avx",         "avx2",     "fma",   "f16c", "avx512f",
         "avx512_vnni", "avx512_bf16", "amx_bf16", "asimd", "sve",
@@ -206,8 +207,8 @@ int cmd_info(int argc, char **argv)
     default:
         tool_print(stdout, help_width(stdout), 0,
                    "usage: vpipe info\n\n"
-                   "Prints versions, the processor, memory and what this build "
-                   "can compute on.\n\nOptions:\n");
+                   "Prints versions, the processor, memory and the devices "
+                   "that this build can use.\n\nOptions:\n");
         help_flags(flags, N_FLAGS);
         return TOOL_OK;
     }

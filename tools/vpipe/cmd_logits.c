@@ -1,4 +1,5 @@
-/* vpipe logits: what a trained model predicts after each token of given texts. */
+/* vpipe logits: writes the logits of a trained model at each token of given
+ * texts. */
 #include "model.h"
 #include "run/logits.h"
 #include "sequences.h"
@@ -10,7 +11,7 @@ enum flag { FLAG_IDS, FLAG_OUT, FLAG_SET, FLAG_HELP };
 static const struct tool_flag flags[] = {
     [FLAG_IDS] = { "--ids", "LIST",
                    "a sequence of token ids: '5,6,7'; translation: source and "
-                   "decoder input, '5,6,2:2,7'; may be given again" },
+                   "decoder input, '5,6,2:2,7'; may be repeated" },
     [FLAG_OUT] = { "--out", "FILE", "the safetensors file to write" },
     [FLAG_SET] = { "--set", "KEY=VALUE",
                    "a key of the configuration: stages=4, batch_size=8, "
@@ -72,19 +73,19 @@ static int take(void *ctx, int flag, const char *value)
 
 static void print_help(void)
 {
-    tool_print(
-        stdout, help_width(stdout), 0,
-        "Writes the logits of a trained model, the folder of a run, "
-        "one of its checkpoints or a Hugging Face folder, for given sequences.\n\n"
-        "usage: vpipe logits MODEL FILE --out FILE [option...]\n"
-        "       vpipe logits MODEL --ids LIST... --out FILE "
-        "[option...]\n\n"
-        "Each line of FILE ('-': the standard input) is a sequence: "
-        "text, if the model has a tokenizer, else token ids. Text for "
-        "BERT is put between [CLS] and [SEP].\n\n"
-        "The file has 'logits', F32 [sequences, longest, vocabulary], "
-        "with zeros behind the end of a sequence, and 'lengths', I64 "
-        "[sequences].\n\n");
+    tool_print(stdout, help_width(stdout), 0,
+               "Writes the logits of a trained model, the folder of a run, "
+               "one of its checkpoints or a Hugging Face folder, for given "
+               "sequences.\n\n"
+               "usage: vpipe logits MODEL FILE --out FILE [option...]\n"
+               "       vpipe logits MODEL --ids LIST... --out FILE "
+               "[option...]\n\n"
+               "Each line of FILE ('-': the standard input) is a sequence: "
+               "text, if the model has a tokenizer, else token ids. Text for "
+               "BERT is put between [CLS] and [SEP].\n\n"
+               "The file has 'logits', F32 [sequences, longest, vocabulary], "
+               "with zeros behind the end of a sequence, and 'lengths', I64 "
+               "[sequences].\n\n");
     help_flags(flags, N_FLAGS);
 }
 

@@ -1,4 +1,5 @@
-/* vpipe plan: the best plan for a configuration, and what it would cost. */
+/* vpipe plan: searches the best plan for a configuration and prints its
+ * forecast. */
 #include "plan.h"
 #include "tool.h"
 
@@ -38,21 +39,22 @@ static const struct tool_flag flags[] = {
                       "ranks of the pipeline; auto: the fewest with which a "
                       "plan fits [the configuration's]" },
     [FLAG_PROFILE] = { "--profile", "FILE",
-                       "what a device takes, measured or only its rates; "
-                       "synthetic: stated rates; measured: now, on this "
-                       "machine [key profile, else one that was measured here, "
-                       "else synthetic]" },
+                       "profile of a device, measured or only its rates; "
+                       "synthetic: assumed rates; measured: measure now, on "
+                       "this machine [key profile, else one measured here "
+                       "before, else synthetic]" },
     [FLAG_PLANNER] = { "--planner", "vpipe|pipedream|gpipe|even|flops|given",
-                       "whose plan; given: the configuration's own [vpipe]" },
+                       "planner to use; given: the plan of the configuration "
+                       "[vpipe]" },
     [FLAG_KEEP] = { "--keep", "LIST",
-                    "what of the configuration's plan stays: schedule, "
+                    "parts of the configuration's plan to keep: schedule, "
                     "partition, recompute, for example schedule,partition" },
     [FLAG_SWAP] = { "--swap", NULL,
-                    "activations may wait in memory of the host, where the "
-                    "profile knows how fast copies are" },
+                    "allow swap of activations to host memory, if the profile "
+                    "has the speed of copies" },
     [FLAG_OUT] = { "--out", "FILE",
                    "write the plan as JSON, for the key partition" },
-    [FLAG_SVG] = { "--svg", "FILE", "draw what memory buys" },
+    [FLAG_SVG] = { "--svg", "FILE", "draw speed against memory" },
     [FLAG_BRIEF] = { "--brief", NULL,
                      "print the stages and the forecast only" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
@@ -192,7 +194,7 @@ static int take_flag(struct options *out, int flag, const char *value)
     }
 }
 
-/* `out->sets` has room for every argument. */
+/* out->sets has room for every argument. */
 static int read_args(int argc, char **argv, struct options *out)
 {
     struct tool_args args = { .command = "vpipe plan",
@@ -226,8 +228,8 @@ static void print_help(void)
         stdout, help_width(stdout), 0,
         "Searches schedule, partition and recomputation for the shortest "
         "step that fits the memory of every rank; prints the plan, its "
-        "forecast, the plans of other planners, and what more memory "
-        "would bring. Trains nothing and needs no device. batch_size, "
+        "forecast, the plans of other planners, and the speed with more "
+        "memory. Trains nothing and needs no device. batch_size, "
         "accumulation_steps and replicas that are auto are chosen for the most "
         "samples per second.\n\n"
         "Planners:\n");
@@ -268,7 +270,7 @@ static enum vp_status make(const struct vp_config *config,
     return VP_OK;
 }
 
-/* --stages auto: the fewest with which a plan fits. */
+/* --stages auto: takes the smallest number of stages with which a plan fits. */
 static enum vp_status make_any(const struct vp_config *config,
                                const struct options *options,
                                struct vp_planning **planning_out,
@@ -314,8 +316,7 @@ static void print_title(const struct vp_config *config,
     tool_print(stdout, 0, 2, "%s\n\n", vp_planning_note(planning));
 }
 
-/* Keys of the file must say what the plan says: those that are set get its
- * value. */
+/* Prints --set for keys of the file that must agree with the plan. */
 static void print_sets(const struct vp_config *config,
                        const struct vp_plan *plan)
 {
@@ -341,7 +342,7 @@ static void print_sets(const struct vp_config *config,
         printf(" --set recompute=true");
     if (vp_config_given(config, "swap_ratio") && !plan->swap_ratio)
         printf(" --set swap_ratio=0");
-    /* Without the key recompute, ratios of the file do not count as given. */
+    /* vp_config_given() ignores ratios of a file without the key recompute. */
     if ((!vp_config_given(config, "recompute_ratio") && config->recompute) ||
         plan->recompute_ratio)
         return;
@@ -383,7 +384,7 @@ static int write_plan(const struct vp_config *config,
     return TOOL_OK;
 }
 
-/* What memory buys, as a table and as a picture. */
+/* Shows speed against memory as a table and as a picture. */
 static int show_dial(const struct vp_config *config,
                      const struct options *options,
                      struct vp_planning *planning)
@@ -402,7 +403,7 @@ static int show_dial(const struct vp_config *config,
     if (!options->svg)
         return TOOL_OK;
     snprintf(title, sizeof(title),
-             "%s, %d blocks on %d ranks: what memory buys (simulated)",
+             "%s, %d blocks on %d ranks: speed against memory (simulated)",
              config->model->name, vp_planning_graph(planning)->n_blocks,
              vp_planning_input(planning)->base->n_stages);
     if (vp_planning_dial_svg(points, n, title, vp_planning_batch(planning),
@@ -464,8 +465,8 @@ static int plan(const struct vp_config *config, const struct options *options)
     return status;
 }
 
-/* Replaces numbers that say auto: in `config`, and in the sets of `options`, which
- * borrow `numbers`. */
+/* Chooses the values of keys that are auto. Reloads `config` with them and
+ * appends them to options->sets, which borrow `numbers`. */
 static int choose_numbers(struct options *options, struct vp_config *config,
                           struct vp_plan_numbers *numbers)
 {

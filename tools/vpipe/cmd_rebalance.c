@@ -1,5 +1,5 @@
-/* vpipe rebalance: asks a run that is under way for another plan, and waits until
- * it is in force. */
+/* vpipe rebalance: requests another plan of a live run and waits until the run
+ * uses it. */
 #include "tool.h"
 
 #include "base/file.h"
@@ -16,7 +16,7 @@ enum { FLAG_AUTO, FLAG_UNDO, FLAG_TIMEOUT, FLAG_HELP };
 static const struct tool_flag flags[] = {
     [FLAG_AUTO] = { "--auto", NULL,
                     "cut the model by the times that the run has measured" },
-    [FLAG_UNDO] = { "--undo", NULL, "go back to the plan before" },
+    [FLAG_UNDO] = { "--undo", NULL, "go back to the previous plan" },
     [FLAG_TIMEOUT] = { "--timeout", "S",
                        "wait S seconds for the run's answer [600]" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
@@ -103,19 +103,20 @@ static void print_help(void)
                "usage: vpipe rebalance RUN PLAN.json | --auto | --undo "
                "[--timeout S]\n\n");
     tool_print(stdout, help_width(stdout), 0,
-               "Gives a run that is under way another plan: training goes on "
-               "with the same bits, and only the steps after the move take "
-               "another time. PLAN.json is what 'vpipe plan --out' writes; a "
-               "file with 'partition' and 'recompute_ratio' alone leaves the "
-               "rest as it is. Returns when the new plan is in force; status 2 "
-               "if the run refuses it.\n\n"
+               "Changes the plan of a live run. Losses stay the same bit for "
+               "bit; only the time of steps changes. PLAN.json is a file of "
+               "'vpipe plan --out'; a file with only 'partition' and "
+               "'recompute_ratio' leaves the rest of the plan as it is. "
+               "Returns when the run uses the new plan; status 2 if the run "
+               "refuses it.\n\n"
                "Options:\n");
     help_flags(flags, N_FLAGS);
 }
 
 /* ---- The plan ----------------------------------------------------------- */
 
-/* The text of the file, once it has been understood here. */
+/* Reads the file and checks that it is a plan. The caller frees *text_out, also
+ * after a failure. */
 static enum vp_status read_plan(const char *path, char **text_out,
                                 struct vp_err *err)
 {

@@ -1,4 +1,4 @@
-/* vpipe report: one HTML page about one run or several. */
+/* vpipe report: writes one HTML page about one run or several. */
 #include "tool.h"
 
 #include "report/page.h"
@@ -11,15 +11,15 @@ enum { FLAG_OUT, FLAG_HELP };
 
 static const struct tool_flag flags[] = {
     [FLAG_OUT] = { "--out", "FILE",
-                   "the page [report.html in the folder of the run; of several "
-                   "runs, report.html in the working directory]" },
+                   "file for the page [report.html in the folder of the run; "
+                   "for several runs, in the working directory]" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
 const struct tool_options cmd_report_options = { flags, N_FLAGS };
 
 struct options {
-    const char **runs; /* room for every argument */
+    const char **runs; /* has room for every argument */
     int n_runs;
     const char *out;
     bool help;
@@ -51,10 +51,10 @@ static void print_help(void)
                "usage: vpipe report RUN... [--out FILE]\n\n");
     tool_print(stdout, help_width(stdout), 0,
                "Writes one HTML page about a run, or about several side by "
-               "side: what limits it, curves, stages, memory, timeline, plan, "
-               "events, configuration. The page holds everything that it "
-               "shows; open it with any browser. RUN is the folder of a run, "
-               "live or finished. 'vpipe train' leaves the page of its run as "
+               "side: its bottleneck, curves, stages, memory, timeline, plan, "
+               "events, configuration. The page needs no other files; open it "
+               "with any browser. RUN is the folder of a run, live or "
+               "finished. 'vpipe train' writes the page of its run as "
                "report.html.\n\n"
                "Options:\n");
     help_flags(flags, N_FLAGS);

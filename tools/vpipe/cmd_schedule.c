@@ -1,4 +1,5 @@
-/* vpipe schedule: makes (or reads) a schedule, proves it, times it, draws it. */
+/* vpipe schedule: makes or reads a schedule, proves it, simulates it and draws
+ * it. */
 #include "tool.h"
 
 #include "base/nearest.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Those before FLAG_COSTS say what a generator shall write. */
+/* Flags before FLAG_COSTS are parameters of a generator. */
 enum {
     FLAG_STAGES,
     FLAG_MINIBATCHES,
@@ -52,7 +53,7 @@ static const struct tool_flag flags[] = {
     [FLAG_COSTS] = { "--costs", "F,B,W[,LINK]",
                      "times of a forward, backward, weight gradient, and of a "
                      "message [1,1,1,0]; auto: of a whole stage" },
-    [FLAG_SVG] = { "--svg", "FILE", "draw it" },
+    [FLAG_SVG] = { "--svg", "FILE", "draw the schedule" },
     [FLAG_TEXT] = { "--text", "FILE",
                     "write the action lists; '-' for the terminal" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
@@ -60,16 +61,17 @@ static const struct tool_flag flags[] = {
 enum {
     N_FLAGS = sizeof(flags) / sizeof(flags[0]),
     MAX_STAGES = 4096,
-    MAX_COUNT = 1 << 29, /* as the library has it for minibatches */
+    MAX_COUNT = 1 << 29, /* the library's limit for minibatches */
     LABEL = 8,
 };
 const struct tool_options cmd_schedule_options = { flags, N_FLAGS };
 
-/* The time of any schedule that fits into memory is finite. */
+/* With this limit the makespan of any schedule that fits into memory is
+ * finite. */
 #define MAX_COST 1e100
 
 struct options {
-    const char *name; /* generator, or a file */
+    const char *name; /* a generator or a file */
     int n_stages, n_mb, n_chunks, memory, every;
     int replicas[MAX_STAGES], depth[MAX_STAGES];
     int n_replicas, n_depth; /* 0: not given */
@@ -94,7 +96,8 @@ static int take_count(const char *flag, const char *value, int *out)
     return TOOL_OK;
 }
 
-/* "1,2,1": the number of values, or -1. Each is handed to `take`. */
+/* Splits "1,2,1" and passes each value to `take`. Returns the number of values,
+ * or -1 if one is refused or there are more than `most`. */
 static int split(const char *list,
                  bool (*take)(const char *word, int i, void *out), int most,
                  void *out)
@@ -252,8 +255,8 @@ static void print_help(void)
                "       vpipe schedule FILE [option...]\n\n");
     tool_print(stdout, help_width(stdout), 0,
                "Makes the schedule NAME, or reads one that '--text' wrote; "
-               "proves that it cannot hang and overwrites nothing; runs it on "
-               "paper and draws it.\n\nSchedules:\n");
+               "proves that it cannot hang and overwrites nothing in use; "
+               "simulates it and draws it.\n\nSchedules:\n");
     for (int i = 0; (generator = vp_generator_at(i)); i++)
         tool_print(stdout, help_width(stdout), 15, "  %-12s %s\n",
                    generator->name, generator->meaning);
@@ -263,7 +266,8 @@ static void print_help(void)
 
 /* ---- Files -------------------------------------------------------------- */
 
-/* The whole file, or NULL. */
+/* Returns the content of the file, which the caller frees. Returns NULL if it
+ * cannot be read or contains a zero byte. */
 static char *read_file(const char *path)
 {
     FILE *file = vp_path_is_special(path) ? NULL : fopen(path, "r");
@@ -299,7 +303,7 @@ static int fail(enum vp_status st, const struct vp_err *err)
     return st == VP_ERR_INVALID ? TOOL_USAGE : TOOL_FAILED;
 }
 
-/* What a file holds cannot be read, or is no schedule. */
+/* Fails because of a file; adds a remedy if its content is wrong. */
 static int fail_file(enum vp_status st, struct vp_err *err)
 {
     if (st == VP_ERR_INVALID)
@@ -332,10 +336,11 @@ static int check_lengths(const struct options *options)
 
 /* ---- auto --------------------------------------------------------------- */
 
-/* One stage per rank, chunks in turn, two chunks in a V. */
+/* Placements: one stage per rank, interleaved chunks, two chunks in a V. */
 enum { N_PLACES = 3 };
 
-/* What one placement costs and may keep: a stage is cut in equal chunks. */
+/* Costs and memory limits of one placement; a stage is cut into equal
+ * chunks. */
 struct place {
     struct vp_stage_costs stages[MAX_STAGES];
     struct vp_sched_costs costs;
@@ -370,7 +375,7 @@ static void set_place(const struct options *options,
     config->limits = options->memory > 0 ? &place->memory : NULL;
 }
 
-/* The placements that --chunks allows; sets `config` to the best one. */
+/* Tries the placements that --chunks allows. Sets `config` to the best one. */
 static enum vp_status make_auto(const struct options *options,
                                 struct vp_sched_config *config,
                                 struct vp_schedule *out, struct vp_err *err)
@@ -383,7 +388,7 @@ static enum vp_status make_auto(const struct options *options,
         struct vp_sched_config *c = &configs[n];
 
         *c = *config;
-        c->memory = 0; /* it is in the limits */
+        c->memory = 0; /* config->limits has it */
         c->v_shape = i == 2;
         c->n_chunks = i == 0 ? 1 : i == 1 && n_chunks > 2 ? n_chunks : 2;
         if (n_chunks == 0 || n_chunks == c->n_chunks)
@@ -391,7 +396,7 @@ static enum vp_status make_auto(const struct options *options,
     }
     VP_TRY(vp_schedule_make_best(configs, n, out, &best, err));
     *config = configs[best];
-    config->costs = NULL; /* they end with this function */
+    config->costs = NULL; /* they are valid only in this function */
     config->limits = NULL;
     return VP_OK;
 }
@@ -447,7 +452,7 @@ static int load(const struct options *options, struct vp_schedule *out)
     if (options->shape) {
         free(text);
         return tool_usage_error("vpipe schedule: option '%s' has no effect: "
-                                "the file %.200s says it; leave it out",
+                                "the file %.200s sets it; leave it out",
                                 options->shape, options->name);
     }
     st = vp_schedule_parse(text, options->name, out, &err);
@@ -503,7 +508,8 @@ static void print_proof(const struct vp_schedule *schedule)
                schedule->n_actions, n_messages);
 }
 
-/* Whether the lists are those that the name promises. */
+/* Prints the reason if the greedy rule wrote the lists instead of the named
+ * generator. */
 static void print_fallback(const struct vp_schedule *schedule)
 {
     char why[128];

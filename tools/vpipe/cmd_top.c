@@ -1,4 +1,4 @@
-/* vpipe top: a live view of a run in the terminal. */
+/* vpipe top: shows the state of a run in the terminal, once a second. */
 #include "tool.h"
 
 #include "base/clock.h"
@@ -20,7 +20,7 @@ enum { FLAG_ONCE, FLAG_HELP };
 
 static const struct tool_flag flags[] = {
     [FLAG_ONCE] = { "--once", NULL,
-                    "print the state once and end, as without a terminal" },
+                    "print the state once; default without a terminal" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
@@ -31,7 +31,8 @@ struct options {
     bool once, help;
 };
 
-/* Locks may not reach other hosts: there a run counts as dead after this. */
+/* Locks may not work across hosts: a run on another host counts as dead after
+ * this time without news. */
 #define DEAD_SECONDS 60.0
 
 /* ---- The command line --------------------------------------------------- */
@@ -89,16 +90,17 @@ static void print_help(void)
     help_flags(flags, N_FLAGS);
 }
 
-/* ---- What is known of the run ------------------------------------------- */
+/* ---- State of the run --------------------------------------------------- */
 
-/* The last state that was seen. */
+/* The last state that was read. */
 struct seen {
     int64_t number;
-    int64_t since_ns; /* when it was seen first; 0: none was */
+    int64_t since_ns; /* time at which it was read first; 0: none was */
 };
 
-/* Seconds since the state was written: by its own clock when it is seen first,
- * by this host's after that. */
+/* Returns the seconds since the state was written. The first state is compared
+ * with the writer's time of day; later ones with the time of their first read
+ * on this host, because clocks of hosts may differ. */
 static double age_of(const struct vp_live *live, struct seen *seen)
 {
     double written = live->metrics.run[VP_RUN_METRIC_UPDATE_TIME];
@@ -176,7 +178,7 @@ static enum vp_status look(const struct options *options, struct seen *seen,
     return VP_OK;
 }
 
-/* Draws over the last screen, which stays when the view ends. */
+/* Redraws the screen in place; the last one stays when the view ends. */
 static int watch(const struct options *options, struct seen *seen)
 {
     static const char begin[] = "\x1b[?25l\x1b[H\x1b[2J";

@@ -1,4 +1,5 @@
-/* vpipe trace: the timeline of a run, in the terminal and in files. */
+/* vpipe trace: shows the timeline of a run in the terminal and writes it to
+ * files. */
 #include "tool.h"
 
 #include "base/value.h"
@@ -15,12 +16,12 @@
 enum { FLAG_SVG, FLAG_CHROME, FLAG_LAST, FLAG_HELP };
 
 static const struct tool_flag flags[] = {
-    [FLAG_SVG] = { "--svg", "FILE", "draw it, with the memory below" },
+    [FLAG_SVG] = { "--svg", "FILE", "draw the timeline, with memory below" },
     [FLAG_CHROME] = { "--chrome", "FILE",
-                      "write it for ui.perfetto.dev or chrome://tracing; all "
-                      "of it without --last" },
+                      "write the timeline for ui.perfetto.dev or "
+                      "chrome://tracing; all of it without --last" },
     [FLAG_LAST] = { "--last", "N",
-                    "show the last N minibatches [as many as make a good "
+                    "show the last N minibatches [a number that suits the "
                     "picture]" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
@@ -116,7 +117,8 @@ static bool is_run(const char *folder)
            access(path, F_OK) == 0;
 }
 
-/* A folder stands for its trace.json. */
+/* Writes the path of the trace file: `run`, or its trace.json if it is a
+ * folder. */
 static int find_file(const char *run, char *path, size_t n_bytes)
 {
     struct stat info;

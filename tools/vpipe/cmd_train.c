@@ -1,4 +1,5 @@
-/* vpipe train: a configuration, a run, a progress line. */
+/* vpipe train: trains a configuration in this process, or starts its ranks by
+ * mpirun. */
 #include "tool.h"
 
 #include "base/value.h"
@@ -51,12 +52,13 @@ static const struct tool_flag flags[] = {
     [FLAG_OUTPUT] = { "--output", "DIR",
                       "the run folder [log_directory/time]" },
     [FLAG_RESUME] = { "--resume", "DIR",
-                      "go on with the run in DIR, in its folder or in --output; "
+                      "resume the run in DIR, in its folder or in --output; "
                       "DIR may also be one of its checkpoints: the newest, or "
                       "with --output any" },
     [FLAG_RESTARTS] = { "--restarts", "N",
-                        "where vpipe starts mpirun: after a rank or host was "
-                        "lost go on from the newest checkpoint, N times" },
+                        "if vpipe starts mpirun: restart from the newest "
+                        "checkpoint after a rank or host was lost, up to N "
+                        "times" },
     [FLAG_MAX_STEPS] = { "--max-steps", "N",
                          "stop after N steps: updates, in asp minibatches" },
     [FLAG_NUM_MINIBATCHES] = { "--num-minibatches", "N",
@@ -69,7 +71,7 @@ static const struct tool_flag flags[] = {
                           "below LOSS: a number, or unigram for the best guess "
                           "without context" },
     [FLAG_VERBOSE] = { "--verbose", "LIST",
-                       "print the inside of the run every verbose_frequency "
+                       "print details of the run every verbose_frequency "
                        "steps; some of stages, tensors, versions, "
                        "communication, time, for example stages,time" },
     [FLAG_DASHBOARD] = { "--dashboard", "[HOST:]PORT",
@@ -94,14 +96,14 @@ struct train_args {
     const char *config;
     const char **sets;
     int n_sets;
-    char texts[MAX_TEXTS][256]; /* flags that are short for --set */
+    char texts[MAX_TEXTS][256]; /* KEY=VALUE of flags that set a key */
     int n_texts;
     struct vp_run_options options;
     int64_t restarts;
     struct goal goal;
-    const char *dashboard; /* NULL: not asked for */
+    const char *dashboard; /* [HOST:]PORT; NULL: no dashboard */
     bool explain, quiet, verbose, help;
-    char *schedule; /* of the checkpoint to go on from; NULL: not needed */
+    char *schedule; /* text from the checkpoint to resume; NULL: not needed */
 };
 
 /* ---- The command line --------------------------------------------------- */
@@ -119,7 +121,7 @@ static int set_config(struct train_args *out, const char *path)
     return TOOL_OK;
 }
 
-/* A flag that sets a key. */
+/* Appends KEY=VALUE of a flag that sets a key. */
 static int set_key(struct train_args *out, const char *fmt, const char *value)
 {
     char *text = out->texts[out->n_texts];
@@ -178,7 +180,7 @@ static int take_flag(struct train_args *out, int flag, const char *value)
     case FLAG_LOSS_BELOW:
         return goal_set(&out->goal, value);
     case FLAG_VERBOSE:
-        if (strpbrk(value, "./")) /* the configuration */
+        if (strpbrk(value, "./")) /* the path of the configuration */
             return tool_usage_error("vpipe train: option '--verbose' needs a "
                                     "list, not '%.200s'; write for example "
                                     "'--verbose stages,time'",
@@ -216,7 +218,7 @@ static int no_config(void)
                             path);
 }
 
-/* `out->sets` has room for every argument. */
+/* out->sets has room for every argument. */
 static int read_args(int argc, char **argv, struct train_args *out)
 {
     struct tool_args args = { .command = "vpipe train",
@@ -260,7 +262,7 @@ static void print_help(void)
     help_keys();
 }
 
-/* ---- The run ------------------------------------------------------------ */
+/* ---- Explaining --------------------------------------------------------- */
 
 static int explain(const struct vp_config *config)
 {
@@ -276,7 +278,7 @@ static int explain(const struct vp_config *config)
     return TOOL_OK;
 }
 
-/* ---- One of several processes ------------------------------------------- */
+/* ---- Callbacks of the launcher ------------------------------------------ */
 
 static void on_failed(void *ctx, const char *screen)
 {
@@ -300,8 +302,8 @@ static void on_warning(void *ctx, const char *line)
     progress_warning(ctx, line);
 }
 
-/* Where this process alone is asked to stop; the launcher of several knows when
- * all have heard it. */
+/* Lets the first stop signal print a line. Only for a process that is alone:
+ * the launcher of several prints when all ranks have received the request. */
 static void answer_signals(const struct train_args *args,
                            const struct vp_config *config)
 {
@@ -322,9 +324,8 @@ static struct vp_config_source source_of(const struct train_args *args)
     };
 }
 
-/* Decides what the configuration leaves open: precision, and the plan, if it is
- * not that of the configuration. The caller frees `*line_out`, which `options`
- * borrows. */
+/* Chooses the precision and, with auto_plan, the plan. The caller frees
+ * *line_out, which `options` borrows. */
 static enum vp_status plan(const struct train_args *args,
                            struct vp_run_options *options,
                            struct vp_config *config, char **line_out,
@@ -345,8 +346,8 @@ static enum vp_status plan(const struct train_args *args,
     return VP_OK;
 }
 
-/* Of processes that were started together, the first one speaks; what goes
- * wrong is said by whoever looks after them. */
+/* Trains in this process, which may be one of several. Only the first process
+ * prints progress, and the supervisor prints errors of ranks. */
 static int run(const struct train_args *args, struct vp_config *config)
 {
     struct vp_processes self = vp_processes_find();
@@ -385,7 +386,7 @@ static int run(const struct train_args *args, struct vp_config *config)
     options.world = member.world;
     options.heartbeat = member.heartbeat;
     if (member.heartbeat) {
-        vp_watchdog_stop(watchdog); /* a supervisor sees it from now on */
+        vp_watchdog_stop(watchdog); /* the supervisor does its work now */
         watchdog = NULL;
     }
     if (st == VP_OK && args->dashboard && self.index == 0 && !options.dry_run)
@@ -404,7 +405,7 @@ static int run(const struct train_args *args, struct vp_config *config)
     progress_break(progress);
     tool_flush(stdout);
     said = ranks_report(&member, st, &err);
-    if (st != VP_OK && !said && !options.world && self.index > 0)
+    if (st != VP_OK && !member.heartbeat && !options.world && self.index > 0)
         return ranks_refuse(&err);
     if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] && !said)
         fprintf(stderr, "%s\n", err.text);
@@ -412,8 +413,8 @@ static int run(const struct train_args *args, struct vp_config *config)
         tool_print(stdout, 0, 4,
                    "dry run: the configuration is good; nothing was trained\n");
     if (st == VP_ERR_TIMEOUT && self.n == 1) {
-        /* Ranks that did not come back may compute still, in libraries that an
-         * ordinary exit takes down. */
+        /* Rank threads that never returned may still compute in libraries whose
+         * exit handlers would crash under them. */
         fflush(NULL);
         _exit(tool_exit_status(st));
     }
@@ -424,7 +425,8 @@ static int run(const struct train_args *args, struct vp_config *config)
 
 /* ---- Ranks that are processes ------------------------------------------- */
 
-/* What is wrong with the configuration is said before anything is started. */
+/* Does a dry run, so that mistakes in the configuration are reported before
+ * ranks are started. */
 static enum vp_status rehearse(const struct train_args *args,
                                const struct vp_config *config,
                                struct vp_err *err)
@@ -451,7 +453,9 @@ static enum vp_status rehearse(const struct train_args *args,
     return st == VP_OK ? vp_processes_find_transport(config, err) : st;
 }
 
-/* What every rank is called with. */
+/* Writes the arguments of every rank to `out` and returns their number.
+ * *n_kept_out gets the number of those after the keys, which a restart
+ * keeps. */
 static int rank_args(const struct train_args *args, const char **out,
                      char *steps, size_t n_bytes, int *n_kept_out)
 {
@@ -545,8 +549,8 @@ static int choose_way(const struct train_args *args, struct vp_config *config)
     return processes ? launch(args, config) : run(args, config);
 }
 
-/* The text of the schedule that a run goes on with, or NULL. A file system that
- * does not answer ends the process. */
+/* Returns the text of the schedule in the checkpoint to resume, or NULL. If the
+ * file system hangs, the watchdog ends the process. */
 static char *read_saved_schedule(const char *resume)
 {
     struct vp_watchdog *watchdog = NULL;
@@ -560,8 +564,8 @@ static char *read_saved_schedule(const char *resume)
     return text;
 }
 
-/* Loads the configuration. If that fails, its schedule may be a file that is gone:
- * a checkpoint has a copy of it. */
+/* Loads the configuration. If that fails, retries with the copy of the schedule
+ * in the checkpoint, because the schedule may be a file that is gone. */
 static enum vp_status load(struct train_args *args, struct vp_config *config,
                            struct vp_err *err)
 {
@@ -596,7 +600,7 @@ int cmd_train(int argc, char **argv)
     if (status == TOOL_OK && args.help) {
         print_help();
     } else if (status == TOOL_OK) {
-        /* All that can go wrong here is the user's to mend. */
+        /* All errors here are mistakes of the user. */
         if (load(&args, &config, &err) == VP_OK)
             status = args.explain ? explain(&config)
                                   : choose_way(&args, &config);

@@ -1,4 +1,5 @@
-/* vpipe translate: sentences that a trained encoder-decoder model translates. */
+/* vpipe translate: translates sentences with a trained encoder-decoder
+ * model. */
 #include "base/value.h"
 #include "decode/bleu.h"
 #include "lines.h"
@@ -28,7 +29,7 @@ enum flag {
 static const struct tool_flag flags[] = {
     [FLAG_IDS] = { "--ids", "LIST",
                    "a sentence of token ids, with its end: '5,17,2'; may be "
-                   "given again" },
+                   "repeated" },
     [FLAG_BEAMS] = { "--beams", "N",
                      "beams of the search; 1: greedy [num_beams of the model, "
                      "else 1]" },
@@ -39,8 +40,8 @@ static const struct tool_flag flags[] = {
                           "tokens of each translation, at most, its end "
                           "included [max_length of the model, else 201]" },
     [FLAG_RULE] = { "--rule", "hf|fairseq",
-                    "whose beam search, that of transformers or of fairseq "
-                    "[hf]" },
+                    "rules of the beam search: those of transformers (hf) or "
+                    "of fairseq [hf]" },
     [FLAG_FORCED_BOS] = { "--forced-bos", "ID",
                           "the first token of each translation, such as that "
                           "of a language; -1: none [forced_bos_token_id of the "
@@ -66,7 +67,7 @@ struct options {
     const char *file, *reference;
     struct sequences sequences;
     enum vp_beam_rule rule;
-    /* What was given; n_beams and max_tokens 0, forced_bos -2: nothing was. */
+    /* Values of options; n_beams and max_tokens 0, forced_bos -2: not given. */
     int64_t n_beams, max_tokens, forced_bos;
     bool has_length_penalty;
     double length_penalty;
@@ -74,8 +75,8 @@ struct options {
 
     struct vp_translation_search search;
     struct vp_model_text *text; /* NULL: the model takes ids only */
-    struct vp_strbuf line;      /* the translation that is printed */
-    char **references;          /* NULL: none are wanted */
+    struct vp_strbuf line;      /* the current translation */
+    char **references;          /* NULL: no --reference */
     int64_t n_references;
     struct vp_bleu_counts bleu;
     int64_t n_exact;
@@ -170,7 +171,7 @@ static void print_help(void)
         "Each line of FILE (none or '-': the standard input) is a sentence; "
         "token ids, if the model has neither a tokenizer nor bytes as its "
         "vocabulary. Prints a line for each, in their order, as soon as it is "
-        "known.\n\n");
+        "translated.\n\n");
     help_flags(flags, N_FLAGS);
 }
 
@@ -258,7 +259,7 @@ static enum vp_status add_reference(struct options *options,
     return VP_OK;
 }
 
-/* A line for each sentence. */
+/* Reads the references: one line for each sentence. */
 static enum vp_status read_references(struct options *options,
                                       struct vp_err *err)
 {
@@ -297,7 +298,7 @@ static void print_numbers(const struct vp_translation *translation,
                        translation->ids[i]);
 }
 
-/* Counts a translation, as it is in `line`, for BLEU. */
+/* Adds the translation in options->line to the counts for BLEU. */
 static enum vp_status compare(struct options *options, int64_t k,
                               struct vp_err *err)
 {
@@ -367,7 +368,7 @@ static enum vp_status run(void *ctx, struct vp_err *err)
 
     if (config->model->task != VP_TASK_TRANSLATION)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "%s is a %s model, which does not translate; take "
+                          "%s is a %s model, which does not translate; use "
                           "'vpipe generate'",
                           options->model.path, config->model->name);
     VP_TRY(choose_search(options, err));
@@ -387,7 +388,7 @@ static enum vp_status run(void *ctx, struct vp_err *err)
     return VP_OK;
 }
 
-/* '-' is a name of it. */
+/* '-' means the standard input. */
 static bool reads_stdin(const struct options *options)
 {
     return (options->sequences.n == 0 &&

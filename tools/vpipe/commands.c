@@ -1,4 +1,5 @@
-/* The table of commands. That of `vpipe data` is in cmd_data.c. */
+/* The table of commands, and searches in such tables. The table of `vpipe data`
+ * is in cmd_data.c. */
 #include "commands.h"
 
 #include "base/nearest.h"
@@ -11,29 +12,29 @@ const struct tool_command tool_commands[] = {
     { "plan", cmd_plan, &cmd_plan_options, "config",
       "search the fastest plan that fits" },
     { "compare", cmd_compare, &cmd_compare_options, "config",
-      "several configurations on the same data" },
+      "train several configurations on the same data" },
     { "eval", cmd_eval, &cmd_eval_options, "folder",
       "loss, perplexity and accuracy of a trained model" },
     { "logits", cmd_logits, &cmd_logits_options, "file",
       "logits of a trained model for given texts" },
     { "generate", cmd_generate, &cmd_generate_options, "folder",
-      "texts that a trained model continues" },
+      "continue texts with a trained model" },
     { "translate", cmd_translate, &cmd_translate_options, "file",
-      "sentences that a model translates" },
+      "translate sentences with a trained model" },
     { "schedule", cmd_schedule, &cmd_schedule_options, "key schedule",
-      "print, prove, time and draw a schedule" },
+      "print, prove, simulate and draw a schedule" },
     { "report", cmd_report, &cmd_report_options, "folder",
       "one HTML page about a run, or several" },
     { "trace", cmd_trace, &cmd_trace_options, "file",
-      "show what the ranks of a run did and when" },
+      "show the timeline of a run" },
     { "top", cmd_top, &cmd_top_options, "folder",
       "watch a run in the terminal" },
     { "rebalance", cmd_rebalance, &cmd_rebalance_options, "file",
       "give a live run another plan" },
     { "import", cmd_import, &cmd_import_options, "folder",
-      "a checkpoint from a Hugging Face folder" },
+      "make a checkpoint from a Hugging Face folder" },
     { "export", cmd_export, &cmd_export_options, "folder",
-      "a Hugging Face folder from a checkpoint" },
+      "make a Hugging Face folder from a checkpoint" },
     { "data", cmd_data, NULL, "-",
       "make, convert and show data sets; vocabularies" },
     { "info", cmd_info, &cmd_info_options, "-", "this build and this machine" },

@@ -7,27 +7,28 @@
 struct tool_command {
     const char *name;
     int (*run)(int argc, char **argv);
-    const struct tool_options *options; /* NULL: has subcommands */
-    /* The kind of its arguments without dashes, for completion: "config", "file",
-     * "folder", "word a b c", "key NAME" (values of that key, or files), or "-"
-     * for none. */
+    const struct tool_options *options; /* NULL: it has subcommands */
+    /* The kind of its arguments without dashes, for completion: "config",
+     * "file", "folder", "word a b c", "key NAME" (values of that key, or
+     * files), or "-" for none. */
     const char *operand;
     const char *meaning;
 };
 
-/* Both end with a row that has no name. */
+/* Both tables end with a row without a name. */
 extern const struct tool_command tool_commands[];
-extern const struct tool_command data_commands[]; /* of `vpipe data` */
+extern const struct tool_command
+    data_commands[]; /* subcommands of `vpipe data` */
 
-/* Number of rows. */
+/* Returns the number of rows. */
 int tool_n_commands(const struct tool_command *table);
-/* NULL if there is none of this name. */
+/* Returns the row of this name; NULL: there is none. */
 const struct tool_command *tool_find_command(const struct tool_command *table,
                                              const char *name);
-/* Name of the most similar row; NULL if none is similar. */
+/* Returns the most similar name in the table; NULL: none is similar. */
 const char *tool_nearest_command(const struct tool_command *table,
                                  const char *word);
-/* A line for each row. */
+/* Prints a line for each row. */
 void tool_print_commands(FILE *out, const struct tool_command *table);
 
 #endif

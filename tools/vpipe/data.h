@@ -1,4 +1,6 @@
-/* Subcommands of `vpipe data`; argv[0] is the subcommand's name. */
+/* Subcommands of `vpipe data` and their helpers. argv[0] is the subcommand's
+ * name. Helpers that return int return TOOL_OK, or another exit status after a
+ * line on stderr. */
 #ifndef VP_TOOLS_DATA_H
 #define VP_TOOLS_DATA_H
 
@@ -24,38 +26,39 @@ extern const struct tool_options data_bert_options, data_convert_options,
 
 /* Prints the message on stderr. Returns the exit status. */
 int data_fail(const char *command, enum vp_status st, const struct vp_err *err);
-/* Cores that this process may use. */
+/* Returns the number of cores that this process may use. */
 int data_cores(void);
-/* Reads a whole number from min to max; else prints a line. */
+/* Reads a whole number from min to max. */
 int data_number(const char *command, const char *flag, const char *value,
                 int64_t min, int64_t max, int64_t *out);
 
-/* Reads a number from 0 to max; else prints a line. */
+/* Reads a number from 0 to max. */
 int data_share(const char *command, const char *flag, const char *value,
                double max, double *out);
-/* Checks the name of new files; *name NULL: it becomes the last part of the
- * folder's path, in buffer[n_bytes]. Else prints a line. */
+/* Checks the name of new files. If *name is NULL, sets it to the last part of
+ * the folder's path, in buffer[n_bytes]. */
 int data_name(const char *command, const char *folder, const char **name,
               char *buffer, size_t n_bytes);
 
-/* Reads the name of a format of token files; else prints a line. */
+/* Reads the name of a format of token files. */
 int data_format(const char *command, const char *value,
                 enum vp_data_format *out);
 
-/* A line on stderr: redrawn in place on a terminal, now and then elsewhere. */
+/* A progress line on stderr: redrawn in place on a terminal, printed every ten
+ * seconds elsewhere. */
 struct data_progress {
-    const char *what;
-    const char *unit; /* what is counted; "tokens" */
+    const char *what; /* first word: "encoding" */
+    const char *unit; /* noun that is counted: "tokens" */
     int64_t begin_ns, drawn_ns;
     bool terminal;
     bool shown; /* a line is on the screen, not yet ended */
 };
 
 void data_progress_begin(struct data_progress *progress, const char *what);
-/* `done`: 0 to 1; `n`: what was made so far. Returns false if a signal asks to
- * stop. */
+/* `done`: share of the work, 0 to 1; `n`: number of units so far. Returns false
+ * if a signal has requested a stop. */
 bool data_progress_show(struct data_progress *progress, double done, int64_t n);
-/* Takes the line away. */
+/* Clears the line. */
 void data_progress_end(struct data_progress *progress);
 
 #endif

@@ -1,4 +1,4 @@
-/* vpipe data bert: makes HDF5 shards for BERT of text. */
+/* vpipe data bert: makes HDF5 shards for BERT from text. */
 #include "data.h"
 
 #include "data/bert/make.h"
@@ -49,7 +49,7 @@ static const struct tool_flag flags[] = {
                       "samples whose second part is of another document "
                       "[0.5]" },
     [FLAG_DUPES] = { "--dupe-factor", "N",
-                     "times that the text is used, with other masks [5]" },
+                     "uses of the text, each with other masks [5]" },
     [FLAG_SEED] = { "--seed", "N", "seed of all choices [12345]" },
     [FLAG_VALID] = { "--valid", "SHARE",
                      "share of the documents for evaluation, 0.01 for example "
@@ -58,20 +58,20 @@ static const struct tool_flag flags[] = {
     [FLAG_SHARDS] = { "--shards", "N",
                       "number of shards instead; takes twice the time" },
     [FLAG_STYLE] = { "--sentences", "lines|prose",
-                     "lines: each line is one sentence; prose: found by full "
-                     "stops [found out for each file]" },
+                     "lines: each line is one sentence; prose: full stops end "
+                     "sentences [detected for each file]" },
     [FLAG_KEY] = { "--text-key", "KEY",
                    "key of the text in lines of JSON [text]" },
     [FLAG_REPLACE] = { "--replace", NULL,
-                       "put U+FFFD in place of NUL bytes and what is not "
-                       "UTF-8; else such files are refused" },
+                       "replace NUL bytes and invalid UTF-8 by U+FFFD instead "
+                       "of refusing such files" },
     [FLAG_THREADS] = { "--threads", "N", "threads [all cores]" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
 const struct tool_options data_bert_options = { flags, N_FLAGS };
 
-/* Numbers: flag, limits. */
+/* Limits of flags that are whole numbers. */
 static const struct {
     int flag;
     int64_t min, max;
@@ -304,7 +304,7 @@ static void print_help(void)
 {
     tool_print(
         stdout, help_width(stdout), 0,
-        "Makes HDF5 shards for BERT of text, on all cores: "
+        "Makes HDF5 shards for BERT from text, on all cores: "
         "NAME_training_000000.hdf5, ... and NAME_test_000000.hdf5, with pairs "
         "of sentences and hidden tokens as Google's and NVIDIA's scripts make "
         "them. Files are text, in which blank lines separate documents, or "

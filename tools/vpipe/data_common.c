@@ -1,4 +1,4 @@
-/* What the subcommands of `vpipe data` share. */
+/* Helpers of the subcommands of `vpipe data`: options, errors, progress. */
 #include "data.h"
 
 #include "base/clock.h"
@@ -73,7 +73,7 @@ int data_name(const char *command, const char *folder, const char **name,
 /* ---- Progress ----------------------------------------------------------- */
 
 enum { BAR_CELLS = 20 };
-/* Between two drawings on a terminal, and between two lines of a log. */
+/* Time between two drawings on a terminal, and between two lines of a log. */
 #define DRAW_NS INT64_C(50000000)
 #define LOG_NS INT64_C(10000000000)
 

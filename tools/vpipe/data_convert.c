@@ -17,13 +17,13 @@ static const char command[] = "vpipe data convert";
 
 static const struct tool_flag flags[] = {
     [FLAG_FORMAT] = { "--format", "llmc|nanogpt|megatron|fairseq",
-                      "format of IN [found out; never nanogpt]" },
+                      "format of IN [detected; nanogpt cannot be]" },
     [FLAG_TO] = { "--to", "llmc|nanogpt|megatron|fairseq",
                   "format of OUT [llmc; megatron if OUT ends in .idx]" },
     [FLAG_END] = { "--end-of-text", "ID",
-                   "id that separates documents where there is no index: put "
-                   "before each (nanogpt: behind each) or, of IN without an "
-                   "index, taken out [none]" },
+                   "id that separates documents in files without an index: "
+                   "inserted before each document (nanogpt: after it) in OUT, "
+                   "or removed from IN [none]" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), CHUNK = 1 << 16 };
@@ -32,8 +32,9 @@ const struct tool_options data_convert_options = { flags, N_FLAGS };
 struct options {
     const char *in, *out;
     enum vp_data_format format, to;
-    int64_t end;                   /* -1: none */
-    char stem[4096], beside[4200]; /* of OUT, and of the file beside it */
+    int64_t end;       /* -1: none */
+    char stem[4096];   /* OUT without .bin or .idx */
+    char beside[4200]; /* path of the file beside OUT */
     bool help;
 };
 
@@ -88,7 +89,8 @@ static bool is_indexed(enum vp_data_format format)
     return format == VP_FORMAT_MEGATRON || format == VP_FORMAT_FAIRSEQ;
 }
 
-/* The format and the name of OUT go together, and nothing is replaced. */
+/* Checks that the name of OUT suits its format, and that no file exists
+ * there. */
 static int check_out(struct options *out)
 {
     size_t n = strlen(out->out);
@@ -138,10 +140,11 @@ static int read_args(int argc, char **argv, struct options *out)
 struct copy {
     const struct options *options;
     struct vp_token_reader *reader;
-    /* One of the two; none: only looks for the largest id. */
+    /* Only one of the two is set; none in the pass that finds the largest
+     * id. */
     struct vp_token_writer *writer;
     struct vp_index_writer *index;
-    bool cuts;     /* documents of the new index begin at options->end */
+    bool cuts; /* options->end separates documents of IN; OUT has an index */
     bool is_begun; /* a sequence of the index has begun */
     struct data_progress progress;
     int64_t n_written;
@@ -168,7 +171,7 @@ static enum vp_status end_document(struct copy *copy, struct vp_err *err)
     return copy->index ? vp_index_writer_end_document(copy->index, err) : VP_OK;
 }
 
-/* Ids in which options->end stands before every document, and is left out. */
+/* Writes ids without options->end, which separates documents. */
 static enum vp_status put_cut(struct copy *copy, const int32_t *ids, int64_t n,
                               struct vp_err *err)
 {
@@ -207,8 +210,8 @@ static enum vp_status copy_range(struct copy *copy, int64_t first, int64_t end,
     return VP_OK;
 }
 
-/* Document by document, with an id before or behind each if there is no
- * index. */
+/* Copies document by document, with the id of --end-of-text before or after
+ * each if OUT has no index. */
 static enum vp_status copy_documents(struct copy *copy, struct vp_err *err)
 {
     const struct vp_token_info *info = vp_token_reader_info(copy->reader);
@@ -267,7 +270,7 @@ static enum vp_status check_end(const struct copy *copy, struct vp_err *err)
                       has_documents
                           ? "%s: both files have an index, which separates "
                             "documents; leave --end-of-text out"
-                          : "%s: does not say where documents begin; leave "
+                          : "%s: neither file has an index of documents; leave "
                             "--end-of-text out",
                       options->in);
 }

@@ -1,4 +1,4 @@
-/* vpipe data encode, decode: between lines of text and lines of token ids. */
+/* vpipe data encode, decode: convert lines of text to token ids and back. */
 #include "data.h"
 #include "lines.h"
 
@@ -18,7 +18,7 @@ static const struct tool_flag flags[] = {
                         "as ordinary letters" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
-/* Decoding has no --ordinary. */
+/* decode has --skip-special in the place of --ordinary. */
 static const struct tool_flag decode_flags[] = {
     [FLAG_TOKENIZER] = { "--tokenizer", "DIR",
                          "folder or file of the tokenizer" },
@@ -88,9 +88,9 @@ static int read_args(int argc, char **argv, const struct tool_flag *table,
     return TOOL_OK;
 }
 
-/* ---- Both --------------------------------------------------------------- */
+/* ---- Shared by both ----------------------------------------------------- */
 
-/* Opens the tokenizer and the file, and gives both to `work`. */
+/* Opens the tokenizer and the file and calls `work` with them. */
 static int with_tokenizer(const struct options *options,
                           enum vp_status (*work)(const struct options *,
                                                  const struct vp_tokenizer *,
@@ -112,7 +112,7 @@ static int with_tokenizer(const struct options *options,
     return st == VP_OK ? TOOL_OK : data_fail(options->command, st, &err);
 }
 
-/* What could not be written is reported at the end of the program. */
+/* Returns true if stdout has an error, which main() reports at the end. */
 static bool is_output_lost(void)
 {
     return ferror(stdout) != 0;

@@ -1,4 +1,4 @@
-/* vpipe data gpt: makes token files for causal language models of text. */
+/* vpipe data gpt: makes token files for causal language models from text. */
 #include "data.h"
 
 #include "data/corpus/corpus.h"
@@ -35,12 +35,12 @@ static const struct tool_flag flags[] = {
     [FLAG_SHARD] = { "--shard-tokens", "N",
                      "tokens of a shard for training [100000000]" },
     [FLAG_END] = { "--end-of-text", "ID",
-                   "id before every document [of the tokenizer]" },
+                   "id before every document [end token of the tokenizer]" },
     [FLAG_KEY] = { "--text-key", "KEY",
                    "key of the text in lines of JSON [text]" },
     [FLAG_REPLACE] = { "--replace", NULL,
-                       "put U+FFFD in place of NUL bytes and what is not "
-                       "UTF-8; else such files are refused" },
+                       "replace NUL bytes and invalid UTF-8 by U+FFFD instead "
+                       "of refusing such files" },
     [FLAG_THREADS] = { "--threads", "N", "threads [all cores]" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
@@ -163,7 +163,7 @@ static bool show(void *ctx, const struct vp_corpus_progress *progress)
                               progress->n_tokens);
 }
 
-/* The id before documents, which is one of the tokenizer's. */
+/* Chooses the id before each document and checks that the tokenizer has it. */
 static enum vp_status choose_begin(const struct vp_tokenizer *tokenizer,
                                    struct vp_corpus_config *corpus,
                                    struct vp_err *err)
@@ -223,7 +223,7 @@ static void print_help(void)
 {
     tool_print(
         stdout, help_width(stdout), 0,
-        "Makes token files of llm.c of text, on all cores: "
+        "Makes token files of llm.c from text, on all cores: "
         "NAME_train_000000.bin, ... and NAME_val_000000.bin. Files are "
         "text, one document each, or .jsonl, one document a line; also "
         ".gz and .zst.\n\n"

@@ -1,5 +1,5 @@
-/* vpipe data inspect: what a file of tokens or text holds, and its first
- * documents. */
+/* vpipe data inspect: prints counts and the first documents of a file of tokens
+ * or text. */
 #include "inspect.h"
 
 #include "base/nearest.h"
@@ -33,7 +33,7 @@ static const struct tool_flag flags[] = {
                          "shown as numbers" },
     [FLAG_N] = { "-n", "N", "documents to show [3]" },
     [FLAG_FORMAT] = { "--format", "llmc|nanogpt|megatron|fairseq",
-                      "format of FILE [found out; never nanogpt]" },
+                      "format of FILE [detected; nanogpt cannot be]" },
     [FLAG_KEY] = { "--text-key", "KEY",
                    "key of the text in lines of JSON [text]" },
     [FLAG_SOURCE] = { "--source-lang", "NAME",
@@ -202,8 +202,8 @@ static enum vp_status count_file(const struct vp_token_reader *reader,
     return st;
 }
 
-/* Where the document that begins at `begin` ends: at the next id that begins
- * one, at the latest behind what is shown. */
+/* Returns the length of the document at ids[0]: up to the next `begin`, at most
+ * `n`. */
 static int64_t end_of(const int32_t *ids, int64_t n, int32_t begin)
 {
     for (int64_t i = 1; i < n; i++)
@@ -212,7 +212,7 @@ static int64_t end_of(const int32_t *ids, int64_t n, int32_t begin)
     return n;
 }
 
-/* Finds the next id that begins a document, from `at` on. */
+/* Moves *at to the next id that begins a document. */
 static enum vp_status skip_to_begin(const struct vp_token_reader *reader,
                                     int32_t begin, int64_t *at,
                                     struct vp_err *err)
@@ -234,7 +234,7 @@ static enum vp_status skip_to_begin(const struct vp_token_reader *reader,
     return VP_OK;
 }
 
-/* Sample `i` begins at *at, which moves on to the next one. */
+/* Prints sample `i`, which begins at *at, and moves *at to the next sample. */
 static enum vp_status print_sample(const struct vp_tokenizer *tokenizer,
                                    const struct vp_token_reader *reader,
                                    int32_t begin, int64_t i, int64_t *at,
@@ -341,7 +341,7 @@ static enum vp_status inspect_text(const struct inspect_options *options,
     return st;
 }
 
-/* ---- The whole ---------------------------------------------------------- */
+/* ---- Any file ----------------------------------------------------------- */
 
 static enum vp_status inspect_tokens(const struct inspect_options *options,
                                      const struct vp_tokenizer *tokenizer,
@@ -430,8 +430,8 @@ int data_inspect(int argc, char **argv)
         return status;
     if (options.help) {
         tool_print(stdout, help_width(stdout), 0,
-                   "Prints what a file of tokens, text, pairs, BERT's shards "
-                   "or CHID holds, and its first documents or samples.\n\n"
+                   "Prints format, counts and the first documents or samples "
+                   "of a file of tokens, text, pairs, BERT shards or CHID.\n\n"
                    "usage: vpipe data inspect FILE [--tokenizer DIR] [-n "
                    "N]\n"
                    "       vpipe data inspect train.de train.en\n\n");

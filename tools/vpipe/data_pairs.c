@@ -1,4 +1,4 @@
-/* vpipe data pairs: makes a data folder of fairseq from parallel text. */
+/* vpipe data pairs: makes a fairseq data folder from parallel text. */
 #include "data.h"
 
 #include "data/pairs/make.h"
@@ -43,8 +43,8 @@ static const struct tool_flag flags[] = {
                      "share of the pairs for split valid, 0.01 for example "
                      "[0: none]" },
     [FLAG_REPLACE] = { "--replace", NULL,
-                       "put U+FFFD in place of NUL bytes and what is not "
-                       "UTF-8; else such files are refused" },
+                       "replace NUL bytes and invalid UTF-8 by U+FFFD instead "
+                       "of refusing such files" },
     [FLAG_THREADS] = { "--threads", "N", "threads [all cores]" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
@@ -124,7 +124,7 @@ static int take(void *ctx, int flag, const char *value)
     }
 }
 
-/* "train.de.gz": "de". */
+/* Sets the language from a file's name: "de" for "train.de.gz". */
 static void language_by_name(struct options *out, int side)
 {
     const char *path = out->files[side], *end = path + strlen(path), *dot;
@@ -255,7 +255,7 @@ static int make(struct options *options)
 static void print_help(void)
 {
     tool_print(stdout, help_width(stdout), 0,
-               "Makes a data folder of fairseq from parallel text: "
+               "Makes a fairseq data folder from parallel text: "
                "train.de-en.de.idx, .bin and the other language, dict.de.txt, "
                "dict.en.txt. The text is two files, of which line i is a pair, "
                "or one .tsv (source, tab, target) or .jsonl; also .gz and "

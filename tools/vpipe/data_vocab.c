@@ -1,4 +1,4 @@
-/* vpipe data vocab: trains a vocabulary. */
+/* vpipe data vocab: trains a vocabulary from text files. */
 #include "data.h"
 
 #include "base/value.h"
@@ -50,7 +50,7 @@ struct options {
     struct vp_vocab_options vocab;
     const char *special[MAX_SPECIAL];
     const char *out;
-    char **files; /* into argv */
+    char **files; /* pointers into argv */
     int n_files;
     bool help;
 };
@@ -164,7 +164,7 @@ static int read_args(int argc, char **argv, struct options *out)
 
 /* ---- Training ----------------------------------------------------------- */
 
-/* Hugging Face trains on lines with their LF. */
+/* Lines are added with their LF, as Hugging Face does. */
 static enum vp_status add_file(struct vp_vocab_trainer *trainer,
                                const char *path, struct vp_err *err)
 {

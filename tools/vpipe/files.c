@@ -1,5 +1,5 @@
-/* Files that a command writes where the user said, and those that come with
- * vpipe. */
+/* Writes files at paths that the user gave, and finds configurations that are
+ * installed with vpipe. */
 #include "tool.h"
 
 #include "base/host.h"
@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The program is in build/, build/asan/ or PREFIX/bin/. */
+/* Levels from the program's folder, which is build/, build/asan/ or
+ * PREFIX/bin/, up to the folder that contains the configurations. */
 enum { MOST_LEVELS = 3 };
 
 static void complain(const char *command, const char *path)
@@ -47,7 +48,7 @@ int tool_check_place(const char *command, const char *path)
 {
     FILE *file;
 
-    /* The reader of a pipe would take this for its end. */
+    /* Opening and closing a pipe would end its reader's input. */
     if (vp_path_is_special(path))
         return TOOL_OK;
     file = open_place(command, path, true);

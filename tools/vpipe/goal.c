@@ -1,3 +1,4 @@
+/* Parses and checks --require-loss-below. */
 #include "goal.h"
 
 #include "base/value.h"
@@ -58,8 +59,8 @@ enum vp_status goal_check(const struct goal *goal,
                           "eval_every or raise total_steps");
     return vp_err_set(err, VP_ERR_UNMET,
                       "held-out loss %.4f is not below %.4f%s, as "
-                      "--require-loss-below asks; raise total_steps or change "
-                      "learning_rate",
+                      "--require-loss-below requires; raise total_steps or "
+                      "change learning_rate",
                       progress->eval_loss, limit,
                       unigram ? ", the best guess without context" : "");
 }

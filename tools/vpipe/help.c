@@ -1,4 +1,4 @@
-/* Help for people: texts, options and configuration keys. */
+/* Prints help: options and configuration keys. */
 #include "tool.h"
 
 #include "config/config.h"
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* NARROW: with less, meanings stand below names and not beside them. */
+/* In less than NARROW columns, meanings are printed below names. */
 enum { WIDTH = 79, INDENT = 24, NARROW = 60, NARROW_INDENT = 6 };
 
 int help_width(FILE *out)
@@ -49,7 +49,7 @@ static void print_key(const struct vp_key_help *help)
     char name[64], text[512];
     int n = (int)strlen(fallback);
 
-    /* "(by size)" reads better without the brackets. */
+    /* Defaults such as "(by size)" are printed without the brackets. */
     if (fallback[0] == '(') {
         fallback++;
         n -= 2;

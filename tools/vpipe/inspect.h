@@ -1,4 +1,4 @@
-/* Kinds of files that `vpipe data inspect` prints, one function each. */
+/* Functions of `vpipe data inspect`, one for each kind of file. */
 #ifndef VP_TOOLS_INSPECT_H
 #define VP_TOOLS_INSPECT_H
 
@@ -7,23 +7,25 @@
 
 struct inspect_options {
     const char *file, *tokenizer_path, *text_key;
-    const char *target;  /* line i of both files is a pair; NULL: one file */
-    const char *lang[2]; /* of pairs in lines of JSON; NULL: no pairs */
+    const char *target;  /* second file of pairs; NULL: there is one file */
+    const char *lang[2]; /* keys of pairs in lines of JSON; NULL: no pairs */
     enum vp_data_format format;
     int64_t n_samples;
     bool help;
 };
 
-enum { INSPECT_TOKENS = 64, INSPECT_BYTES = 240 }; /* shown of a document */
+/* The part of a document that is printed. */
+enum { INSPECT_TOKENS = 64, INSPECT_BYTES = 240 };
 
-/* One line, whatever the text holds: nothing in it can steer a terminal. */
+/* Prints one line. Control characters are escaped, so that no text can control
+ * the terminal. */
 void inspect_print_text(const char *bytes, size_t n);
-/* Ids as text or, without a tokenizer, as numbers. `cut`: more follow. */
+/* Prints ids as text or, without a tokenizer, as numbers. `cut`: adds "...". */
 enum vp_status inspect_print_ids(const struct vp_tokenizer *tokenizer,
                                  const int32_t *ids, int64_t n, bool cut,
                                  struct vp_err *err);
 
-/* BERT's shards, CHID files, parallel text. */
+/* Print a BERT shard, a CHID file and parallel text. */
 enum vp_status inspect_shard(const struct inspect_options *options,
                              const struct vp_tokenizer *tokenizer,
                              struct vp_err *err);

@@ -1,4 +1,5 @@
-/* vpipe data inspect: files of samples rather than of running text. */
+/* vpipe data inspect: prints files of samples: BERT shards, CHID, parallel
+ * text. */
 #include "inspect.h"
 
 #include "data/chid/parse.h"
@@ -18,12 +19,13 @@ static enum vp_status check_stop(struct vp_err *err)
 
 /* ---- BERT's shards ------------------------------------------------------ */
 
-/* Room for one row of every data set, one behind the other. */
+/* Buffers for one row of every data set. */
 struct row {
     int32_t *set[VP_SHARD_SETS];
 };
 
-/* Tokens that are no padding; hidden ones are printed as what stood there. */
+/* Prints the tokens without padding, and below them the original tokens of
+ * hidden positions. */
 static enum vp_status print_row(const struct vp_shard *shard,
                                 const struct row *row,
                                 const struct vp_tokenizer *tokenizer, int64_t i,

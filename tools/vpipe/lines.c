@@ -1,3 +1,4 @@
+/* Reads a text file in blocks of whole lines. */
 #include "lines.h"
 
 #include "base/nearest.h"
@@ -41,7 +42,7 @@ static enum vp_status out_of_memory(const struct lines *lines,
                       lines->path);
 }
 
-/* Reads one block more; sets *end_out at the end of the file. */
+/* Reads one more block. Sets *end_out to true at the end of the file. */
 static enum vp_status read_block(struct lines *lines, bool *end_out,
                                  struct vp_err *err)
 {
@@ -82,7 +83,8 @@ static enum vp_status add_span(struct lines *lines, const char *bytes, size_t n,
     return VP_OK;
 }
 
-/* Cuts what is there into lines; at the end, the rest is one, too. */
+/* Splits the bytes read so far into lines. With `end`, the rest is a line,
+ * too. */
 static enum vp_status cut(struct lines *lines, bool end, struct vp_err *err)
 {
     const char *at = lines->bytes, *stop = lines->bytes + lines->n, *next;

@@ -17,10 +17,12 @@ struct lines {
     int64_t n_lines; /* in the blocks before the last one */
 };
 
-/* Messages begin with the path; "-" is the standard input. */
+/* Opens a file; "-" is the standard input. Messages begin with the path, which
+ * must outlive `lines`. Close also after a failure. */
 enum vp_status lines_open(struct lines *lines, const char *path,
                           struct vp_err *err);
-/* Reads the next lines into `spans`, without their LF. VP_ERR_END: no more. */
+/* Reads the next lines into `spans`, without their LF; they are valid until the
+ * next call. Returns VP_ERR_END if there are no more. */
 enum vp_status lines_next(struct lines *lines, struct vp_err *err);
 void lines_close(struct lines *lines);
 

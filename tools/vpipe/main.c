@@ -1,4 +1,4 @@
-/* vpipe: the command-line tool. */
+/* vpipe: the command-line tool. Runs the command that argv[1] names. */
 #include "tool.h"
 
 #include "commands.h"
@@ -98,9 +98,9 @@ static int run(int argc, char **argv)
     return run_command(argc - 1, argv + 1);
 }
 
-/* The first files that are opened must not become stdin, stdout or stderr, or
- * what is printed ends up in them. Without /dev/null the root folder holds the
- * place: writing to it is an error. */
+/* Opens closed standard descriptors, so that no file that is opened later
+ * becomes stdin, stdout or stderr and receives printed text. Without /dev/null
+ * opens the root folder, to which writing is an error. */
 static void reserve_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -108,8 +108,8 @@ static void reserve_standard_descriptors(void)
             (void)!open("/", O_RDONLY);
 }
 
-/* A full disk behind stdout must not look like success. A reader that has closed
- * the pipe wants no more: no error. */
+/* Returns TOOL_FAILED instead of TOOL_OK if stdout could not be written, for
+ * example to a full disk. A reader that has closed the pipe is no error. */
 static int close_output(int status)
 {
     int error = tool_output_error();
@@ -124,7 +124,7 @@ static int close_output(int status)
 int main(int argc, char **argv)
 {
     reserve_standard_descriptors();
-    /* Beyond the limit of ulimit -f writing is an error, not the end. */
+    /* Beyond the limit of ulimit -f write() then fails with EFBIG. */
     signal(SIGXFSZ, SIG_IGN);
     tool_set_program(argv[0]);
     return close_output(run(argc, argv));

@@ -1,3 +1,5 @@
+/* Runs commands on a trained model, in this process or in ranks that are
+ * processes. */
 #include "model.h"
 
 #include "base/value.h"
@@ -75,7 +77,8 @@ int model_fail(const struct model *model, enum vp_status st,
     return tool_exit_status(st);
 }
 
-/* Before processes that were started together have met. */
+/* Prints an error that occurs before the processes have joined, once for all of
+ * them. */
 static int model_refuse(const struct model *model, enum vp_status st,
                         struct vp_err *err)
 {
@@ -126,7 +129,7 @@ static enum vp_status follow(const struct model *model, struct vp_err *err)
     return vp_inference_follow(&config, err);
 }
 
-/* Runs what this process does in the job that it has joined. */
+/* Runs the part of this process in the job that it has joined. */
 static enum vp_status run_rank(struct model *model, model_run_fn run, void *ctx,
                                struct vp_err *err)
 {
@@ -144,7 +147,8 @@ static enum vp_status run_rank(struct model *model, model_run_fn run, void *ctx,
     return st;
 }
 
-/* One of several processes. The supervisor prints what goes wrong. */
+/* Runs one of several processes. The supervisor prints errors that it has
+ * acknowledged. */
 static int run_member(struct model *model, const struct vp_processes *self,
                       model_run_fn run, void *ctx)
 {
@@ -162,7 +166,7 @@ static int run_member(struct model *model, const struct vp_processes *self,
     if (st == VP_OK)
         st = ranks_join(&model->config, self, &member, &err);
     if (member.heartbeat) {
-        vp_watchdog_stop(watchdog); /* a supervisor sees it from now on */
+        vp_watchdog_stop(watchdog); /* the supervisor does its work now */
         watchdog = NULL;
     }
     job.world = member.world;
@@ -174,9 +178,9 @@ static int run_member(struct model *model, const struct vp_processes *self,
     vp_watchdog_stop(watchdog);
     tool_flush(stdout);
     said = ranks_report(&member, st, &err);
-    if (st != VP_OK && !said && !member.world)
+    if (st != VP_OK && !member.heartbeat && !member.world)
         return model_refuse(model, st, &err);
-    if (st != VP_OK && !said)
+    if (st != VP_OK && !said && (err.text[0] || !member.heartbeat))
         model_fail(model, st, &err);
     signals_work_is_over(tool_exit_status(st));
     vp_member_leave(&member);
@@ -194,8 +198,9 @@ static void on_failed(void *ctx, const char *screen)
     ranks_print_screen(screen);
 }
 
-/* mpirun passes its input on to the first rank. It must not take input that is
- * another program's, and does not pass a terminal on. */
+/* mpirun forwards its standard input to the first rank, unless it is a
+ * terminal. If the command does not read it, /dev/null replaces it, so that
+ * mpirun does not consume input of another program. */
 static enum vp_status choose_input(const struct model *model,
                                    struct vp_err *err)
 {
@@ -208,7 +213,7 @@ static enum vp_status choose_input(const struct model *model,
     return vp_err_set(err, VP_ERR_IO, "/dev/null: cannot be read");
 }
 
-/* Starts the ranks, and waits for their end. */
+/* Starts the ranks by mpirun and waits for their end. */
 static int launch(struct model *model)
 {
     struct vp_err err = { .text = "" };

@@ -1,3 +1,4 @@
+/* Prints the phases of a run before its first step if they take long. */
 #include "phase_note.h"
 
 #include "base/clock.h"
@@ -18,7 +19,8 @@ struct phase_note {
     bool quit; /* guarded by lock */
 };
 
-/* Returns false when training has begun: its own lines tell the rest. */
+/* Prints a line if the phase has lasted LONG_MS. Returns false when training
+ * has begun, which prints its own lines. */
 static bool look(const struct phase_note *note, enum vp_job_phase *phase,
                  int64_t *since_ns)
 {
@@ -30,7 +32,7 @@ static bool look(const struct phase_note *note, enum vp_job_phase *phase,
         *since_ns = vp_clock_ns();
     } else if (*since_ns > 0 &&
                vp_clock_ns() - *since_ns > LONG_MS * INT64_C(1000000)) {
-        *since_ns = 0; /* said */
+        *since_ns = 0; /* printed */
         fprintf(note->out, "start     %s%s%s ...\n", vp_job_phase_phrase(now),
                 about[0] ? " " : "", about);
         fflush(note->out);

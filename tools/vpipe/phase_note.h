@@ -1,4 +1,5 @@
-/* Says on a terminal what a run does before its first step, if that takes long. */
+/* Prints on a terminal the phases of a run before its first step if they take
+ * long. */
 #ifndef VP_TOOLS_PHASE_NOTE_H
 #define VP_TOOLS_PHASE_NOTE_H
 
@@ -6,10 +7,11 @@
 
 struct phase_note;
 
-/* A thread writes one line to `out` for each phase (job/job_phase.h) that has
- * lasted a second. NULL, and no lines, if it cannot be started. */
+/* Starts a thread that writes one line to `out` for each phase
+ * (job/job_phase.h) that has lasted a second. Returns NULL, and prints no
+ * lines, if it cannot be started. */
 struct phase_note *phase_note_start(FILE *out);
-/* NULL is fine. */
+/* NULL is legal. */
 void phase_note_stop(struct phase_note *note);
 
 #endif

@@ -1,4 +1,4 @@
-/* The tables of `vpipe plan`. */
+/* Prints the tables of `vpipe plan`. */
 #include "plan.h"
 
 #include "base/memory.h"
@@ -216,7 +216,7 @@ void plan_print_dial(const struct vp_planning *planning,
 
     if (n == 0)
         return;
-    tool_print(stdout, 0, 2, "\nthe dial: what memory buys; %s is the least\n",
+    tool_print(stdout, 0, 2, "\nspeed against memory; %s is the least\n",
                bytes_of(points[0].bytes).at);
     out = tool_table_begin(stdout);
     fprintf(out, "%10s %10s %8s %8s %11s  %s\n", "memory", "samples/s", "speed",
@@ -235,7 +235,8 @@ void plan_print_dial(const struct vp_planning *planning,
     tool_table_end(out, stdout);
 }
 
-/* "1.05x" of the speed of `result`, or why not. */
+/* Prints the speed of a new search relative to `result`, such as "1.05x", or
+ * its error. */
 static void print_one(struct vp_planning *planning, const char *what,
                       const struct vp_search_result *result)
 {

@@ -1,3 +1,4 @@
+/* Draws the progress of a run, and prints its first and last screen. */
 #include "progress.h"
 
 #include "base/clock.h"
@@ -20,14 +21,14 @@ enum {
     MIN_BAR = 8,
     MAX_BAR = 30,
     ROW_BAR = 10,
-    ROW_WIDTH = 77, /* of a stage */
+    ROW_WIDTH = 77, /* columns of a stage's row */
     LABEL = 10,     /* "output    " */
     N_FIELDS = 8
 };
 
-/* Between two drawings of the line; the eye follows no faster. */
+/* Shortest time between two drawings of the line. */
 #define DRAW_NS (50 * 1000 * 1000)
-/* Weight of the past in the rates: about the last ten steps. */
+/* Decay of the sums per step: rates are over about the last ten steps. */
 #define MEMORY 0.9
 
 /* ---- The terminal ------------------------------------------------------- */
@@ -43,12 +44,12 @@ void progress_init(struct progress *progress, FILE *out, int64_t every)
         .eval_loss = NAN,
         .terminal = tool_draws(out),
     };
-    /* Characters only: numbers keep their decimal point. */
+    /* Only LC_CTYPE, so that numbers keep their decimal point. */
     if (setlocale(LC_CTYPE, ""))
         progress->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-/* Asked for every line, because windows change. */
+/* Called for every line, because the size of a window may change. */
 static int terminal_width(const struct progress *progress)
 {
     int width = tool_width(progress->out, progress->width);
@@ -65,7 +66,7 @@ static int terminal_height(const struct progress *progress)
     return progress->height;
 }
 
-/* The cursor is hidden while there is something to redraw. */
+/* The cursor is hidden while a line is redrawn in place. */
 static volatile sig_atomic_t cursor_hidden;
 static const char show_cursor[] = "\x1b[?25h";
 
@@ -80,7 +81,8 @@ static void leave(struct progress *progress)
 
 static volatile sig_atomic_t interjected;
 
-/* What stands above an interjection is not drawn over. */
+/* Ends the current line after an interjection, so that it is not
+ * overwritten. */
 static void pass_interjection(struct progress *progress)
 {
     if (interjected)
@@ -119,7 +121,7 @@ void progress_interject(const char *line)
     (void)n;
 }
 
-/* Takes line and rows away: what is printed next stands in their place. */
+/* Clears the line and its rows; the next text is printed in their place. */
 static void clear_line(struct progress *progress)
 {
     pass_interjection(progress);
@@ -139,7 +141,8 @@ static void append(char *line, size_t n_bytes, const char *text)
     snprintf(line + used, n_bytes - used, "%s", text);
 }
 
-/* Fields from the most to the least wanted, as many as fit `width`. */
+/* Writes fields from the most to the least important until `width` is used
+ * up. */
 static void fields_text(const struct progress *progress,
                         const struct vp_step_report *report, int width,
                         char *out, size_t n_bytes)
@@ -148,7 +151,7 @@ static void fields_text(const struct progress *progress,
                   progress->steps;
     char field[N_FIELDS][48] = { { 0 } }, count[32];
 
-    /* Fields keep their width where they can, so that the line stands still. */
+    /* Fields have constant widths where possible, so that they do not move. */
     snprintf(count, sizeof(count), "%lld", (long long)report->n_steps);
     snprintf(field[0], sizeof(field[0]), "%*lld/%s", (int)strlen(count),
              (long long)report->step, count);
@@ -177,7 +180,7 @@ static void fields_text(const struct progress *progress,
     }
 }
 
-/* `cells` wide; UTF-8 has eighths of a cell. */
+/* Writes a bar of `cells` columns; in UTF-8 with a resolution of an eighth. */
 static void bar_text(const struct progress *progress, double done, int cells,
                      char *out, size_t n_bytes)
 {
@@ -201,7 +204,7 @@ static void bar_text(const struct progress *progress, double done, int cells,
     append(out, n_bytes, progress->utf8 ? "\u258F " : "] ");
 }
 
-/* Rows fit the terminal, with a line to spare. */
+/* Returns the number of rows: one per stage, 0 if the terminal is too small. */
 static int count_rows(const struct progress *progress)
 {
     int n = progress->n_stages;
@@ -213,8 +216,7 @@ static int count_rows(const struct progress *progress)
                : 0;
 }
 
-/* The share of its ranks' time that a stage computes. Ranks with several stages
- * wait only if none of them does. */
+/* Returns the share of its ranks' time in which a stage computes. */
 static double busy_share(const struct progress *progress, int s)
 {
     const struct progress_stage *stage = &progress->stages[s];
@@ -223,6 +225,7 @@ static double busy_share(const struct progress *progress, int s)
     return share < 1.0 ? share : 1.0;
 }
 
+/* Returns the share of time in which the stage's ranks compute no stage. */
 static double wait_share(const struct progress *progress, int s)
 {
     double wait = 1.0;
@@ -249,7 +252,7 @@ static void row_text(const struct progress *progress, int s, char *out,
         (long long)stage->n_forward, (long long)stage->n_backward, memory);
 }
 
-/* The rows, from where the last ones began. */
+/* Puts the rows into the frame, at the place of the last ones. */
 static void draw_rows(struct progress *progress)
 {
     char *frame = progress->frame;
@@ -321,7 +324,7 @@ static void print_memory(FILE *out, const struct vp_memory *m, int stage)
     tool_print(out, 0, LABEL, "stage %-2d  %s (%s)\n", stage, total, parts);
 }
 
-/* "3" or "3-5". */
+/* Writes "3" or "3-5". */
 static void range_text(int first, int n, char *out, size_t n_bytes)
 {
     if (n == 1)
@@ -330,8 +333,8 @@ static void range_text(int first, int n, char *out, size_t n_bytes)
         snprintf(out, n_bytes, "%d-%d", first, first + n - 1);
 }
 
-/* The user's numbers of a stage's ranks: "3", "3-5" or "2,0". Ends with "..."
- * if `out` is too short for all of them. */
+/* Writes the ranks of a stage in the user's numbering: "3", "3-5" or "2,0".
+ * Ends with "..." if `out` is too short for all of them. */
 static void ranks_text(const struct vp_run_summary *summary,
                        const struct vp_run_stage *stage, char *out,
                        size_t n_bytes)
@@ -379,7 +382,7 @@ static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
             total > 0.0 ? 100.0 * stage->gflops / total : 0.0);
 }
 
-/* Stages that swap, a line each. */
+/* Prints a line for each stage that swaps. */
 static void print_swap(FILE *out, const struct vp_run_summary *summary)
 {
     for (int s = 0; s < summary->n_stages; s++) {
@@ -420,7 +423,7 @@ static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
         out, 0, LABEL, "bubble    simulated %.1f %%, in theory %.1f %%\n\n",
         100.0 * summary->bubble_simulated, 100.0 * summary->bubble_theory);
     table = tool_table_begin(out);
-    /* Recomputed are so many of the stage's lines, from its end. */
+    /* recompute: recomputed lines of the stage, from its end, and all lines. */
     fputs("stage   rank  blocks   params    memory  depth  slots  versions "
           "recompute  work\n",
           table);
@@ -452,7 +455,6 @@ static void keep_summary(struct progress *progress,
         };
 }
 
-/* What the steps of a run are. */
 static const char *unit(const struct progress *progress)
 {
     return progress->asp ? "minibatches" : "updates";
@@ -487,7 +489,7 @@ void progress_start(struct progress *progress,
                    progress->pipeline ? " per rank" : "");
     if (progress->pipeline)
         print_pipeline(out, summary);
-    /* A dry run has room for details. */
+    /* Details of memory only for one stage and for dry runs. */
     for (int s = 0; s < summary->n_stages; s++)
         if (!progress->pipeline || (!summary->output && !summary->forward_only))
             print_memory(out, summary->stages[s].memory, s);
@@ -586,8 +588,7 @@ void progress_warning(struct progress *progress, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-/* Threads without a core of their own wait for one, and so do the ranks that
- * need their results: theory knows nothing of that. */
+/* Also reports threads that shared cores: theory excludes waits for cores. */
 static void print_bubble(const struct progress *progress,
                          const struct vp_run_result *result)
 {
@@ -611,8 +612,9 @@ static int64_t counted_ns(const struct vp_stage_stats *stats)
            stats->send_ns + stats->message_ns;
 }
 
-/* What is left of the time of a stage's ranks, in percent of one rank's; of
- * stages that share a rank, the last one has it. Negative: see the others. */
+/* Returns the time of a stage's ranks that no counter covers, in percent of one
+ * rank's time. Of stages that share a rank, only the last one has it; returns a
+ * negative number for the others. */
 static double other_share(const struct progress *progress,
                           const struct vp_run_result *result, int s)
 {
@@ -656,14 +658,15 @@ static void print_shares(FILE *out, const struct progress *progress,
     fprintf(out, "%7.1f MB\n", (double)stats->bytes_sent * 1e-6);
 }
 
-/* Where the time of every stage went: rows of a rank add up to all of it. */
+/* Prints the shares of every stage's time; the rows of a rank add up to 100
+ * %. */
 static void print_stages(const struct progress *progress,
                          const struct vp_run_result *result)
 {
     FILE *table;
 
     if (result->seconds <= 0.0)
-        return; /* there was nothing left to do */
+        return; /* no step was trained */
     fputc('\n', progress->out);
     table = tool_table_begin(progress->out);
     fputs("stage forward backward  reduce  update    wait receive    send"
@@ -688,14 +691,14 @@ static void print_timeline(const struct progress *progress,
     free(text);
 }
 
-/* A command to be repeated begins like this. */
+/* Prints the label and program of a command for the user to type. */
 static void put_program(const struct progress *progress, const char *label)
 {
     fprintf(progress->out, "%-10s", label);
     vp_command_write_word(progress->out, tool_program());
 }
 
-/* " train CONFIG", with a configuration that is there. */
+/* Prints " train CONFIG": the user file, or the copy in the run folder. */
 static void put_train(const struct progress *progress)
 {
     char path[1024 + 16];
@@ -706,7 +709,7 @@ static void put_train(const struct progress *progress)
                           progress->config ? progress->config : path);
 }
 
-/* The command that goes on with what was saved. */
+/* Prints the command that resumes the run. */
 static void print_resume(const struct progress *progress)
 {
     fputc('\n', progress->out);
@@ -734,7 +737,7 @@ static void print_advice(const struct progress *progress,
     fputs(" --dry-run\n", progress->out);
 }
 
-/* What this process did; of a run that was resumed, also where it stands. */
+/* Prints the steps of this process; after a resume also those of the run. */
 static void print_work(const struct progress *progress,
                        const struct vp_run_result *result)
 {
@@ -760,8 +763,8 @@ static void print_work(const struct progress *progress,
                result->seconds, tokens, flops);
 }
 
-/* Whether the held-out loss is below what frequencies alone give. A text of one
- * symbol has nothing to learn. */
+/* Compares the held-out loss with the entropy of token frequencies, unless that
+ * is 0: a text of one symbol has nothing to learn. */
 static void print_learned(const struct progress *progress, double loss)
 {
     double unigram = progress->unigram_loss;

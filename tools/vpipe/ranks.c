@@ -1,3 +1,4 @@
+/* Joins the processes of a job, and prints errors and reports of ranks. */
 #include "ranks.h"
 
 #include "job/supervisor_child.h"
@@ -13,7 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* Tells ranks that their output is seen on a terminal. */
+/* Environment variable for ranks: their output is shown on a terminal. */
 #define TERMINAL_VARIABLE "VPIPE_TERMINAL"
 
 /* ---- Printing ----------------------------------------------------------- */
@@ -23,7 +24,8 @@ void ranks_print_screen(const char *screen)
     fprintf(stderr, "%s\n", screen);
 }
 
-/* The thread that hangs may have locked stdout and stderr. */
+/* Uses write(), because the thread that hangs may have locked stdout and
+ * stderr. */
 void ranks_on_hang(const char *line)
 {
     progress_abandon();
@@ -32,17 +34,18 @@ void ranks_on_hang(const char *line)
     _exit(TOOL_FAILED);
 }
 
-/* Processes that were started together usually read the same: the first one says
- * what is wrong, and has time for it, for mpirun ends all when one ends. A process
- * that has not been ended after that read something else. */
+/* Processes that were started together usually have the same error. The first
+ * one prints it at once; the others wait, because mpirun kills all when one
+ * exits. A process that is still alive after the wait has an error of its
+ * own. */
 int ranks_refuse(const struct vp_err *err)
 {
-    enum { FIRST_SPEAKS_SECONDS = 3 };
+    enum { WAIT_SECONDS = 3 };
     int index = vp_processes_find().index;
 
     if (index == 0)
         return tool_usage_error("%s", err->text);
-    if (sleep(FIRST_SPEAKS_SECONDS) > 0 || !err->text[0])
+    if (sleep(WAIT_SECONDS) > 0 || !err->text[0])
         return TOOL_USAGE; /* a signal to end */
     return tool_usage_error("process %d: %s", index, err->text);
 }
@@ -69,7 +72,7 @@ static void on_stop(void *ctx)
     signals_stop_cleanly();
 }
 
-/* The exit status of this process, if it is ended. */
+/* The exit status of this process if the supervisor ends it. */
 static atomic_int end_status = TOOL_FAILED;
 
 static void on_end(void *ctx, const char *why)
@@ -79,7 +82,8 @@ static void on_end(void *ctx, const char *why)
     _exit(atomic_load(&end_status));
 }
 
-/* The supervisor runs in a child, which stays when this process is killed. */
+/* Starts the supervisor in a child, which survives if this process is
+ * killed. */
 static enum vp_status start_supervisor(const struct vp_config *config,
                                        char *address, size_t n_bytes,
                                        struct vp_err *err)

@@ -1,3 +1,4 @@
+/* Connects the events of a run to the screen, the dashboard and the monitor. */
 #include "run_watch.h"
 
 #include "goal.h"
@@ -26,7 +27,7 @@ static void print_line(struct run_watch *watch, const char *line)
         progress_notice(&watch->progress, line);
 }
 
-/* The token is in the address only where no log keeps it. */
+/* Prints the token of the dashboard only on a terminal, not in a log. */
 static void start_dashboard(struct run_watch *watch, const char *folder)
 {
     char url[VP_DASHBOARD_URL], line[VP_DASHBOARD_URL + 128];
@@ -46,7 +47,8 @@ static void start_dashboard(struct run_watch *watch, const char *folder)
     print_line(watch, line);
 }
 
-/* A run that cannot be shown elsewhere is still trained. */
+/* If the dashboard or the monitor cannot be started, prints a warning and the
+ * run continues. */
 static void start_monitor(struct run_watch *watch,
                           const struct vp_run_summary *summary)
 {
@@ -135,7 +137,7 @@ static void on_notice(void *ctx, const char *line)
     progress_notice(&watch->progress, line);
 }
 
-/* The page about the run. A failure costs the page, not the run. */
+/* Writes report.html. A failure is only a warning. */
 static void leave_report(struct run_watch *watch)
 {
     const char *const folder = watch->progress.output;

@@ -1,5 +1,5 @@
-/* What sees a run of `vpipe train`: the screen, and the files and the server that
- * show it elsewhere. */
+/* The observers of a run of `vpipe train`: the screen, the monitor's files and
+ * the dashboard. */
 #ifndef VP_TOOLS_RUN_WATCH_H
 #define VP_TOOLS_RUN_WATCH_H
 
@@ -9,19 +9,21 @@
 
 struct run_watch {
     struct progress progress;
-    bool quiet; /* nothing but warnings is printed */
+    bool quiet; /* only warnings are printed */
     const struct vp_config *config;
-    struct vp_dashboard *dashboard; /* NULL: not asked for; owned */
+    struct vp_dashboard *dashboard; /* owned; NULL: no --dashboard */
     struct vp_monitor *monitor; /* NULL before the start, or without a folder */
 };
 
-/* Callbacks for the run; `watch` is set up but for `monitor`. */
+/* Returns callbacks for the run. All fields of `watch` but `monitor` must be
+ * set. */
 struct vp_run_events run_watch_events(struct run_watch *watch);
-/* The page of a dashboard: the report about the run, which `script` keeps up to
- * date. See vp_dashboard_page_fn. */
+/* A vp_dashboard_page_fn: writes the report about the run as a page that
+ * `script` keeps up to date. */
 enum vp_status run_watch_page(const char *folder, const char *script,
                               struct vp_strbuf *out, struct vp_err *err);
-/* After the run, which ended with `st` and the line of `err`. */
+/* Called after the run, which ended with `st` and the line of `err`: stops the
+ * monitor and the dashboard. */
 void run_watch_end(struct run_watch *watch, enum vp_status st,
                    const struct vp_err *err);
 

@@ -1,3 +1,4 @@
+/* Collects sequences of token ids from options, files and texts. */
 #include "sequences.h"
 
 #include "lines.h"
@@ -67,7 +68,7 @@ enum vp_status sequences_add_ids(struct sequences *list, const char *text,
 
 /* ---- Text --------------------------------------------------------------- */
 
-/* What turns a line into ids. */
+/* Converts a line to ids. */
 struct encoding {
     struct vp_encoder *encoder; /* NULL: lines are ids */
     struct vp_ids ids;

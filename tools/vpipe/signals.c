@@ -1,3 +1,4 @@
+/* Handlers of signals that stop or suspend vpipe. */
 #include "signals.h"
 
 #include "base/clock.h"
@@ -10,11 +11,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Signals so far, that count. */
+/* Number of stop requests so far. */
 static volatile sig_atomic_t stop;
 static volatile sig_atomic_t reader_has_gone;
 static _Atomic int64_t stop_ns;
-/* What the first one is answered with; "": nothing. */
+/* Line that is printed for the first one; "": none. */
 static char stop_answer[128];
 static volatile sig_atomic_t work_is_over;
 static volatile sig_atomic_t status_at_end;
@@ -65,11 +66,11 @@ static void end_by(int signal_number)
     ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
     (void)ignored;
     signal(signal_number, SIG_DFL);
-    raise(signal_number); /* comes when its handler has returned */
+    raise(signal_number); /* delivered when this handler has returned */
 }
 
-/* A process and its group may be sent the same signal, and Slurm sends two:
- * within a second they are one. */
+/* Returns false for a signal within a second after the last one: a process and
+ * its group may both be sent the same signal, and Slurm sends two. */
 static bool is_new(void)
 {
     int64_t now = vp_clock_ns(), before = atomic_load(&stop_ns);
@@ -101,8 +102,8 @@ static void on_signal_to_all(int signal_number)
         stop = stop + 1;
 }
 
-/* The output is not read any more, or ulimit -t is reached, which the kernel
- * repeats every second: a clean stop, however often the signal comes. */
+/* Handles SIGPIPE and SIGXCPU (ulimit -t), which come repeatedly: they request
+ * a clean stop and never count as a second signal. */
 static void on_limit(int signal_number)
 {
     if (signal_number == SIGPIPE)
@@ -122,7 +123,7 @@ void signals_catch(enum signals_role role)
     for (size_t i = 0; i < VP_COUNT_OF(signals); i++) {
         struct sigaction old;
 
-        /* nohup and shells that ignore a signal mean it. */
+        /* A signal that nohup or a shell ignores stays ignored. */
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(signals[i], &action, NULL);
     }
@@ -146,7 +147,7 @@ static void on_suspend(int signal_number)
     suspended = 1;
 }
 
-/* A shell without job control ignores the signal, and means it. */
+/* If a shell without job control ignores SIGTSTP, it stays ignored. */
 void signals_catch_suspension(bool on)
 {
     struct sigaction action = { .sa_handler = on ? on_suspend : SIG_DFL,
@@ -158,7 +159,8 @@ void signals_catch_suspension(bool on)
         sigaction(SIGTSTP, &action, NULL);
 }
 
-/* Stops this process by the signal's own action, so that the shell sees it. */
+/* Stops this process by the default action of SIGTSTP, so that the shell sees
+ * it. */
 void signals_suspend(void *ctx)
 {
     (void)ctx;

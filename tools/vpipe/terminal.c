@@ -1,4 +1,5 @@
-/* Where the output goes: what kind of terminal, and errors of writing. */
+/* Finds out whether the output is a terminal, and keeps write errors of
+ * stdout. */
 #include "tool.h"
 
 #include <errno.h>
@@ -7,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* CI services keep a log of what is printed, also where they give it a
+/* Returns true in CI services, which keep a log of the output even if it is a
  * terminal. */
 static bool is_logged(void)
 {
@@ -57,7 +58,8 @@ void tool_flush(FILE *out)
 int tool_output_error(void)
 {
     tool_flush(stdout);
-    /* stdio does not keep the cause of an earlier failure: another byte meets it. */
+    /* stdio does not keep errno of an earlier failure; writing another byte
+     * fails with the same one. */
     if (flush_error == 0 && ferror(stdout))
         flush_error = write(STDOUT_FILENO, "\n", 1) < 0 ? errno : EIO;
     return flush_error;

@@ -1,5 +1,5 @@
-/* Text, numbers and tables for people. On a terminal, lines that are too long
- * break between words, and tables between columns. */
+/* Prints text, numbers and tables. On a terminal, lines that are too long are
+ * broken between words, and tables between columns. */
 #include "tool.h"
 
 #include <limits.h>
@@ -19,7 +19,8 @@ int tool_line_width(FILE *out)
 
 /* ---- Lines -------------------------------------------------------------- */
 
-/* Characters up to the next place to break: "12.5 %" is one word. */
+/* Returns the number of characters up to the next possible break; "12.5 %" is
+ * one word. */
 static int word_length(const char *text)
 {
     size_t n = strcspn(text, " \n");
@@ -129,7 +130,7 @@ static int widest_line(const char *text)
     return widest;
 }
 
-/* Whether all lines have a space at `at`, or end before it. */
+/* Returns true if all lines have a space at `at`, or end before it. */
 static bool is_blank(const char *text, int at)
 {
     while (*text) {
@@ -142,7 +143,7 @@ static bool is_blank(const char *text, int at)
     return true;
 }
 
-/* Where the column that starts at `from` ends: before the next spaces that all
+/* Returns the end of the column that starts at `from`: the next spaces that all
  * lines have in common. */
 static int column_end(const char *text, int from, int widest)
 {
@@ -155,8 +156,8 @@ static int column_end(const char *text, int from, int widest)
     return at;
 }
 
-/* Characters `from` to `to` of all lines; before them, unless they are the first
- * ones, the first `key` characters. */
+/* Prints characters `from` to `to` of all lines. If `from` is not 0, prints the
+ * first `key` characters of the line before them. */
 static void print_part(FILE *out, const char *text, int key, int from, int to)
 {
     while (*text) {
@@ -206,7 +207,7 @@ FILE *tool_table_begin(FILE *out)
 {
     FILE *table = open_memstream(&table_text, &n_table_text);
 
-    return table ? table : out; /* without memory, as it comes */
+    return table ? table : out; /* out of memory: prints without breaks */
 }
 
 void tool_table_end(FILE *table, FILE *out)

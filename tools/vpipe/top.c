@@ -1,3 +1,4 @@
+/* Prints the state of a run as the screen of `vpipe top`. */
 #include "top.h"
 
 #include "base/memory.h"
@@ -17,8 +18,8 @@ bool top_has_ended(const struct top_view *view)
 
 /* ---- Lines -------------------------------------------------------------- */
 
-/* Appends a line, cut to the width; a character of UTF-8 is a column. A name of a
- * folder may hold control characters. */
+/* Appends a line, cut to the width; a UTF-8 character counts as one column.
+ * Replaces control characters, which the name of a folder may contain. */
 static void add_line(const struct top_view *view, struct vp_strbuf *out,
                      const char *line)
 {
@@ -35,7 +36,7 @@ static void add_line(const struct top_view *view, struct vp_strbuf *out,
     vp_strbuf_adds(out, "\n");
 }
 
-/* A list of fields in one line, with ", " between them. */
+/* Appends a field to a line; ", " separates fields. */
 static void add_field(char line[LINE_BYTES], const char *field)
 {
     size_t n = strlen(line);
@@ -43,15 +44,15 @@ static void add_field(char line[LINE_BYTES], const char *field)
     snprintf(line + n, LINE_BYTES - n, "%s%s", n > 0 ? ", " : "", field);
 }
 
-/* `format` has one %s or one number; nothing is added for NAN. */
-static void add_count(char line[LINE_BYTES], double value, const char *format)
+/* Appends "12.3k `unit`"; nothing for NAN. */
+static void add_count(char line[LINE_BYTES], double value, const char *unit)
 {
     char count[32], field[64];
 
     if (!isfinite(value))
         return;
     tool_count_text(value, count, sizeof(count));
-    snprintf(field, sizeof(field), "%s %s", count, format);
+    snprintf(field, sizeof(field), "%s %s", count, unit);
     add_field(line, field);
 }
 
@@ -168,7 +169,7 @@ static void add_rates(const struct top_view *view, struct vp_strbuf *out)
 
 /* ---- Losses ------------------------------------------------------------- */
 
-/* The mean of the points that fall into a column. */
+/* Returns the mean of the points that belong to a column. */
 static double mean_of(const struct vp_loss_curve *curve, int column,
                       int n_columns)
 {
@@ -204,7 +205,7 @@ static void add_curve(const struct top_view *view, struct vp_strbuf *out)
     used = (size_t)snprintf(line, sizeof(line), "losses ");
     for (int i = 0; i < n; i++) {
         double share = (mean_of(curve, i, n) - low) / (high - low);
-        /* Equal losses, or numbers that have no difference: the lowest level. */
+        /* The lowest level if all losses are equal (share is NaN). */
         int level = share > 0.0 && share <= 1.0 ? (int)(7.0 * share + 0.5) : 0;
 
         used += (size_t)snprintf(line + used, sizeof(line) - used, "%s",
@@ -216,7 +217,7 @@ static void add_curve(const struct top_view *view, struct vp_strbuf *out)
 
 /* ---- Stages ------------------------------------------------------------- */
 
-/* "3" or "3-5". */
+/* Writes "3" or "3-5". */
 static void range_text(int first, int n, char *out, size_t n_bytes)
 {
     if (n == 1)
@@ -225,7 +226,7 @@ static void range_text(int first, int n, char *out, size_t n_bytes)
         snprintf(out, n_bytes, "%d-%d", first, first + n - 1);
 }
 
-/* The user's numbers of its ranks: "3", "3,1,2". */
+/* Writes the ranks of a stage in the user's numbering: "3", "3,1,2". */
 static void ranks_text(const struct vp_live *live, int s, char *out,
                        size_t n_bytes)
 {
@@ -242,7 +243,7 @@ static void ranks_text(const struct vp_live *live, int s, char *out,
     }
 }
 
-/* What the first rank does that is in an action of stage `s`. */
+/* Writes the action of the first rank that works for stage `s`; "-": none. */
 static void now_text(const struct vp_live *live, int s, char *out,
                      size_t n_bytes)
 {
@@ -266,7 +267,7 @@ static void now_text(const struct vp_live *live, int s, char *out,
     }
 }
 
-/* Milliseconds per minibatch. */
+/* Writes the milliseconds per minibatch. */
 static void mean_text(double seconds, double n, char *out, size_t n_bytes)
 {
     if (isfinite(seconds) && n > 0.0)
@@ -283,7 +284,8 @@ static void share_text(double share, char *out, size_t n_bytes)
         snprintf(out, n_bytes, "-");
 }
 
-/* Ranks that own several stages wait only if none of these computes. */
+/* Returns the share of time in which the ranks of stage `s` compute none of
+ * their stages. */
 static double bubble_of(const struct vp_live *live, int s)
 {
     double idle = 1.0;

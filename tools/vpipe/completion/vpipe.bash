@@ -37,7 +37,7 @@ _vpipe_kind()
     done <<<"$_vpipe_rows"
 }
 
-# _vpipe_offer KIND WORD: adds what begins with WORD and is of this kind.
+# _vpipe_offer KIND WORD: adds values of this kind that begin with WORD.
 _vpipe_offer()
 {
     local kind=$1 word=$2 key
@@ -113,7 +113,7 @@ help --help --version" -- "$word"))
             _vpipe_offer "$kind" "$word"
         fi
     fi
-    # Where '=' does not split words, an answer is the whole word.
+    # If '=' does not split words, an answer must be the whole word.
     if [[ $COMP_WORDBREAKS != *=* && $word == *=* ]]; then
         for i in "${!COMPREPLY[@]}"; do
             COMPREPLY[i]=${word%"${word##*=}"}${COMPREPLY[i]}

@@ -23,8 +23,8 @@ function __vpipe_kind
     end
 end
 
-# __vpipe_offer KIND PREFIX WORD: prints what a word of this kind may be, after
-# PREFIX, which belongs to the same argument.
+# __vpipe_offer KIND PREFIX WORD: prints values of this kind, each after PREFIX,
+# which is part of the same argument.
 function __vpipe_offer
     switch $argv[1]
         case 'word *'
