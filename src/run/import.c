@@ -98,7 +98,7 @@ static enum vp_status import(const struct vp_hf_folder *folder, const char *to,
 {
     char origin[PATH_MAX];
     struct vp_facts *facts = NULL;
-    struct vp_config config;
+    struct vp_config config = { .path = NULL };
     enum vp_status st = make_config(folder, &config, err);
 
     if (st == VP_OK &&

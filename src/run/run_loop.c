@@ -195,14 +195,15 @@ static enum vp_status write_text(void *ctx, const struct vp_run_text *text,
                                "text", text->text);
     char *object = fields ? json_dumps(fields, 0) : NULL;
     struct vp_strbuf line = VP_STRBUF_INIT;
-    enum vp_status st = VP_ERR_NOMEM;
+    enum vp_status st;
 
     json_decref(fields);
     vp_strbuf_addf(&line, "Sample: [%lld][%lld]\t%s => %s",
                    (long long)run->n_done, (long long)text->number,
                    text->prompt, text->text);
-    if (object && !line.failed)
-        st = vp_log_line(&run->log, rank, vp_strbuf_text(&line), err);
+    st = object && !line.failed
+             ? vp_log_line(&run->log, rank, vp_strbuf_text(&line), err)
+             : vp_err_set(err, VP_ERR_NOMEM, "texts of a run: out of memory");
     if (st == VP_OK) {
         /* The fields without the braces around them. */
         object[strlen(object) - 1] = '\0';

@@ -195,6 +195,7 @@ static enum vp_status copy_weights(const struct vp_trainer *trainer,
                                    struct weights *weights, struct vp_err *err)
 {
     const struct vp_graph *graph = weights->graph;
+    enum vp_status st;
 
     weights->at = calloc((size_t)graph->n_params + 1, sizeof(*weights->at));
     if (!weights->at)
@@ -208,7 +209,10 @@ static enum vp_status copy_weights(const struct vp_trainer *trainer,
                                 sizeof(float));
         if (!weights->at[i])
             return no_memory(err);
-        VP_TRY(vp_trainer_get_weights(trainer, i, 0, weights->at[i]));
+        st = vp_trainer_get_weights(trainer, i, 0, weights->at[i]);
+        if (st != VP_OK)
+            return vp_err_set(err, st,
+                              "texts of a run: parameter %d cannot be read", i);
     }
     return VP_OK;
 }

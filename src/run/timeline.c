@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static const char trace_name[] = "trace.json";
@@ -24,8 +23,7 @@ static enum vp_status replace(const char *folder, const char *name,
     st = picture ? vp_folder_write_text(part, picture, err)
                  : vp_trace_write_chrome(trace, part, err);
     if (st == VP_OK && rename(part, path) != 0)
-        st = vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
-                        strerror(errno));
+        st = vp_err_write(err, path, errno);
     if (st != VP_OK)
         unlink(part);
     return st;
