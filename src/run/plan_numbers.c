@@ -1,3 +1,5 @@
+/* Chooses numbers that are auto: plans every combination of batch size,
+ * accumulation and replicas that is worth trying. */
 #include "run/plan_numbers.h"
 
 #include <stdio.h>
@@ -6,10 +8,10 @@
 
 enum { MOST_SAMPLES = 1024, MOST_PER_RANK = 8 };
 
-/* A number twice as large that gains less than this share is not looked beyond. */
+/* Share that doubling a number must gain for larger numbers to be tried. */
 #define WORTH_DOUBLING 0.01
 
-/* One combination; 0: the configuration's own. */
+/* One combination; 0: the configuration's own value. */
 struct numbers {
     int64_t batch_size;
     int accumulation_steps, replicas;
@@ -18,10 +20,10 @@ struct numbers {
 struct choice {
     const struct vp_plan_numbers_config *with;
     int n_ranks;
-    double best; /* samples per second; 0: nothing fits yet */
-    struct numbers numbers;
+    double best;            /* samples per second; 0: nothing fits yet */
+    struct numbers numbers; /* combination with the rate `best` */
     int n_tried;
-    struct vp_err why; /* why the first one was refused */
+    struct vp_err why; /* reason why the first combination was refused */
     struct vp_search_result *result;
 };
 
@@ -32,6 +34,7 @@ static bool is_auto(const struct choice *choice, enum vp_auto_key key)
 
 /* ---- Sets --------------------------------------------------------------- */
 
+/* Returns the buffer for another set. */
 static char *add_set(struct vp_plan_numbers *out)
 {
     return out->sets[out->n++];
@@ -115,7 +118,8 @@ static enum vp_status plan_one(struct choice *choice,
     struct vp_planning *planning;
     enum vp_status st;
 
-    /* Batches that were measured are not compared with stated rates. */
+    /* A stored profile is for one batch size: comparing batch sizes needs the
+     * same kind of profile for all of them. */
     if (is_auto(choice, VP_AUTO_BATCH_SIZE) && !options.profile &&
         !config->profile && !options.measure)
         options.profile = VP_PROFILE_SYNTHETIC;
@@ -131,7 +135,8 @@ static enum vp_status plan_one(struct choice *choice,
     return st;
 }
 
-/* `*rate_out` is 0 if the combination is refused or does not fit. */
+/* Plans one combination. `*rate_out` is its samples per second; 0 if the
+ * combination is refused or does not fit. */
 static enum vp_status try_numbers(struct choice *choice,
                                   const struct numbers *numbers,
                                   double *rate_out, struct vp_err *err)
@@ -171,7 +176,7 @@ static enum vp_status try_numbers(struct choice *choice,
 
 /* ---- All ---------------------------------------------------------------- */
 
-/* The best rate of one batch size, over accumulation_steps. */
+/* Finds the best rate of one batch size over accumulation_steps. */
 static enum vp_status try_updates(struct choice *choice, struct numbers numbers,
                                   double *rate_out, struct vp_err *err)
 {

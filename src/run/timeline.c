@@ -1,3 +1,4 @@
+/* Writes trace.json and timeline.svg, also early in a resumed run. */
 #include "run/timeline.h"
 
 #include "run/folder.h"
@@ -10,7 +11,7 @@
 static const char trace_name[] = "trace.json";
 static const char picture_name[] = "timeline.svg";
 
-/* Writes the picture if there is one, else the trace. */
+/* Writes the picture if it is not NULL, otherwise the trace. */
 static enum vp_status replace(const char *folder, const char *name,
                               const struct vp_trace *trace, const char *picture,
                               struct vp_err *err)
