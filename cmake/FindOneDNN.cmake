@@ -1,5 +1,5 @@
-# OneDNN::dnnl. Debian's own CMake package also asks for the OpenCL headers,
-# which a CPU build has no use for.
+# OneDNN::dnnl. Debian's own CMake package also requires the OpenCL headers,
+# which a CPU build does not need.
 find_path(ONEDNN_INCLUDE_DIR dnnl.h)
 find_library(ONEDNN_LIBRARY dnnl)
 

@@ -1,5 +1,5 @@
-# The plugin libvpipe_cuda.so, where nvcc and the libraries are found. It holds
-# its own copies of the folders it uses, so it can be loaded by any program.
+# Builds the plugin libvpipe_cuda.so if nvcc and the libraries are found. It contains
+# copies of the folders it uses, so that any program can load it.
 option(VP_CUDA "Build the CUDA plugin where the toolkit is found" ON)
 
 function(vp_cuda_plugin)
@@ -73,7 +73,7 @@ function(vp_cuda_plugin)
   target_link_libraries(vpipe_cuda PRIVATE vp_device vp_graph vp_optim vp_flags
     ${VP_LIB_cublasLt} ${VP_LIB_cudnn} ${VP_LIB_cudart_static}
     Threads::Threads stdc++ dl rt m)
-  # Found at run time by the program's own list of places.
+  # No rpath: the program searches its own list of folders at run time.
   set_target_properties(vpipe_cuda PROPERTIES SKIP_BUILD_RPATH ON
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE C)
   target_link_options(vpipe_cuda PRIVATE -Wl,--exclude-libs,ALL

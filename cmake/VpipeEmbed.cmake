@@ -1,5 +1,5 @@
 # vp_embed(target name file): adds the bytes of `file` to a target, as the C array
-# vp_<name> with the number vp_<name>_bytes. With -P, writes such a C file: INPUT,
+# vp_<name>, whose size is vp_<name>_bytes. With -P, writes such a C file: INPUT,
 # OUTPUT and NAME are given.
 if(CMAKE_SCRIPT_MODE_FILE)
   file(READ ${INPUT} bytes HEX)

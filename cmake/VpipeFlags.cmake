@@ -1,14 +1,14 @@
 # vp_flags: warnings, banned functions, sanitizers, reproducible arithmetic.
 add_library(vp_flags INTERFACE)
 
-# banned.h is included first, so the choice of POSIX interfaces (the Linux ones
-# too) is made here and not in the sources.
+# banned.h is included first, so POSIX and Linux interfaces are selected here and
+# not in the sources.
 target_compile_definitions(vp_flags INTERFACE _GNU_SOURCE)
 target_compile_options(vp_flags INTERFACE
   "SHELL:-include ${CMAKE_SOURCE_DIR}/src/base/banned.h")
 
 # Contraction into fused multiply-adds would let the compiler choose the bits
-# of a sum; kernels that want an FMA say so.
+# of a sum; kernels that use an FMA do so by intrinsics.
 target_compile_options(vp_flags INTERFACE -ffp-contract=off -fno-math-errno)
 
 if(VP_DEVELOPER)

@@ -22,7 +22,7 @@ function(vp_folder name)
 
   file(MAKE_DIRECTORY ${VP_PRIVATE_ROOT}/${name})
   file(CREATE_LINK ${folder} ${VP_PRIVATE_ROOT}/${name}/${name} SYMBOLIC)
-  # Made anew each time, so that no header stays that was public before.
+  # Created again each time, so that headers that are no longer public disappear.
   file(REMOVE_RECURSE ${VP_PUBLIC_ROOT}/${name})
   foreach(header ${ARG_PUBLIC})
     if(NOT EXISTS ${folder}/${header})
@@ -44,7 +44,7 @@ function(vp_folder name)
 endfunction()
 
 # vp_private(target folder...): lets the target include private headers of these
-# folders: a plugin those of its own folder, a test those of what it tests.
+# folders. For a plugin: its own folder; for a test: the folders that it tests.
 function(vp_private target)
   foreach(folder ${ARGN})
     target_include_directories(${target} PRIVATE ${VP_PRIVATE_ROOT}/${folder})

@@ -1,5 +1,5 @@
-# The plugin libvpipe_http.so, where libmicrohttpd is found: `vpipe train
-# --dashboard`. It holds its own copy of the folder it uses.
+# Builds the plugin libvpipe_http.so, for `vpipe train --dashboard`, if
+# libmicrohttpd is found. It contains a copy of the folder it uses.
 option(VP_HTTP "Build the HTTP plugin where libmicrohttpd is found" ON)
 
 function(vp_http_plugin)

@@ -1,9 +1,9 @@
-# libvpipe: src/api as libvpipe.so and libvpipe.a, with its pkg-config file and
+# Builds libvpipe from src/api, as libvpipe.so and libvpipe.a, with its pkg-config file and
 # CMake package. The program does not use it.
 option(VP_LIBRARY "Build libvpipe" ON)
 include(CMakePackageConfigHelpers)
 
-# All static libraries of folders that `target` links, itself first.
+# Lists all static libraries of folders that `target` links, beginning with itself.
 function(vp_closure target out)
   set(found ${target})
   set(todo ${target})
@@ -21,7 +21,7 @@ function(vp_closure target out)
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
-# The header's version is the project's.
+# Checks that the header has the version of the project.
 function(vp_check_library_version)
   file(STRINGS ${CMAKE_SOURCE_DIR}/include/vpipe/vpipe.h line
     REGEX "#define VPIPE_VERSION ")
@@ -31,8 +31,8 @@ function(vp_check_library_version)
   endif()
 endfunction()
 
-# One object of all folders whose internal symbols are local, so that names of
-# a caller do not meet them.
+# One object of all folders whose internal symbols are local, so that they cannot
+# collide with names of the caller.
 function(vp_archive folders)
   set(object ${CMAKE_BINARY_DIR}/libvpipe.o)
   set(archive ${CMAKE_BINARY_DIR}/libvpipe.a)

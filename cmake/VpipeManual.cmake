@@ -1,4 +1,4 @@
-# vp_manual(): manual pages from man/*.scd, where scdoc is found, and completion
+# vp_manual(): makes manual pages from man/*.scd, if scdoc is found, and completion
 # scripts. Both are made by the program that was built, from its own tables of
 # options and keys. The target `manual` builds them.
 set(VP_ZSH_FOLDER "${CMAKE_INSTALL_DATADIR}/zsh/site-functions" CACHE STRING

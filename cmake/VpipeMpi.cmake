@@ -1,5 +1,5 @@
-# The plugin libvpipe_mpi.so, where an MPI is found. It holds its own copies of
-# the folders it uses. Written to the standard: VP_MPICC names the compiler
+# Builds the plugin libvpipe_mpi.so if an MPI is found. It contains copies of the
+# folders it uses. It uses only the MPI standard: VP_MPICC may name the compiler
 # wrapper of any MPI, such as mpicc.openmpi or mpicc.mpich.
 option(VP_MPI "Build the MPI plugin where mpicc is found" ON)
 
@@ -19,7 +19,7 @@ function(vp_mpi_plugin)
     message(STATUS "${VP_MPICC} does not work: without the MPI plugin")
     return()
   endif()
-  # The mpirun of this mpicc, for tests.
+  # Find the mpirun of this mpicc, for tests.
   get_filename_component(folder ${VP_MPICC} DIRECTORY)
   get_filename_component(name ${VP_MPICC} NAME)
   string(REPLACE mpicc mpirun name ${name})
@@ -32,7 +32,7 @@ function(vp_mpi_plugin)
   vp_private(vpipe_mpi comm)
   target_link_libraries(vpipe_mpi PRIVATE vp_device vp_flags MPI::MPI_C
     Threads::Threads)
-  # MPICH's MPI_STATUSES_IGNORE is an array of no elements to gcc.
+  # gcc takes MPICH's MPI_STATUSES_IGNORE for an array without elements.
   target_compile_options(vpipe_mpi PRIVATE
     $<$<C_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
   set_target_properties(vpipe_mpi PROPERTIES

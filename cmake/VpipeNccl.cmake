@@ -1,5 +1,5 @@
-# The plugin libvpipe_nccl.so: a world of MPI whose GPUs reach each other. Needs
-# neither NCCL nor CUDA to be built; the library is looked for by the run.
+# Builds the plugin libvpipe_nccl.so: ranks under MPI whose GPUs exchange messages by
+# NCCL. Building needs neither NCCL nor CUDA; a run searches for the library.
 function(vp_nccl_plugin)
   if(NOT TARGET vpipe_mpi)
     return()
@@ -7,7 +7,7 @@ function(vp_nccl_plugin)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/comm/nccl/*.c)
   list(APPEND sources ${CMAKE_SOURCE_DIR}/src/comm/comm.c
     ${CMAKE_SOURCE_DIR}/src/comm/plugin.c)
-  # Our declarations are compared with NCCL's where they are.
+  # Compare our declarations with NCCL's header if it is installed.
   find_path(VP_CUDART_INCLUDE cuda_runtime.h HINTS ENV CUDA_HOME
     /usr/local/cuda PATH_SUFFIXES include)
   find_path(VP_NCCL_INCLUDE nccl.h HINTS ${VP_CUDART_INCLUDE})

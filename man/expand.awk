@@ -1,6 +1,6 @@
 # awk -v program=VPIPE -v version=V -v share=DIR -v root=DIR -f man/expand.awk
-# PAGE.scd: a page in scdoc's
-# format whose lines "@..." are replaced by what the program's own tables have:
+# PAGE.scd: expands a manual page in scdoc's format. Lines that begin with "@" are
+# replaced by text from the program's own tables:
 #   @name COMMAND      "vpipe-COMMAND - meaning"
 #   @usage COMMAND     the usage lines of its help
 #   @text COMMAND      the paragraphs of its help
@@ -18,7 +18,7 @@ function escape(text)
     return text
 }
 
-# The same for the start of a line, where scdoc knows more signs.
+# Escapes the start of a line, where more characters have a meaning in scdoc.
 function escape_line(text)
 {
     text = escape(text)
@@ -31,7 +31,7 @@ function quote(word)
     return "'" word "'"
 }
 
-# Rows of `vpipe completion data`: row[1..n_rows].
+# Reads the rows of `vpipe completion data` into row[1..n_rows].
 function read_rows(   command)
 {
     command = quote(program) " completion data"
@@ -44,7 +44,7 @@ function read_rows(   command)
     }
 }
 
-# help[1..n_help]: lines of the command's help.
+# Reads the lines of the command's help into help[1..n_help].
 function read_help(name,   command)
 {
     command = quote(program) " " name " --help </dev/null"
@@ -90,7 +90,7 @@ function usage(name,   i, line, open)
     text = ""
 }
 
-# One paragraph, or a list of "  word  meaning".
+# Prints one paragraph, or a list of lines "  word  meaning".
 function flush_paragraph()
 {
     if (paragraph != "" && paragraph != "Options:")
@@ -198,7 +198,7 @@ function meaning(name,   i, column)
     exit 1
 }
 
-# Text of a C comment, without its marks; indented lines are a literal block.
+# Prints the text of a C comment; indented lines become a literal block.
 function print_comment(text,   n, i, line, open)
 {
     n = split(text, line, "\n")
@@ -226,7 +226,7 @@ function print_declaration()
     code = comment = ""
 }
 
-# Comments stand before what they are about, and are printed below it.
+# A comment precedes its declaration in the header, and is printed below it.
 function header(file,   line, in_comment, started)
 {
     while ((getline line < file) > 0) {

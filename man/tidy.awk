@@ -1,5 +1,5 @@
-# Removes the paragraph macros of scdoc's output that mean nothing, and that
-# `mandoc -T lint` therefore warns about: after a heading, and before another
+# Removes paragraph macros from scdoc's output that have no effect and that
+# `mandoc -T lint` warns about: after a heading, and before another
 # macro that begins or ends a paragraph.
 /^\.P$/ { pending = !after_heading; next }
 /^\.(SH|SS|RE|RS)/ { pending = 0 }

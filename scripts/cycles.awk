@@ -7,7 +7,7 @@ function unit_of(name)
     return name
 }
 
-# Is it a header of ours?
+# Returns true for headers of vpipe.
 function exists(header,   line, found)
 {
     if (!(header in is_ours)) {

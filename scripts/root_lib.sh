@@ -1,6 +1,6 @@
-# A bare Debian 12 in a folder, for test-deb and test-container.
-# To be read by bash scripts that run as root; status 77 where that is not
-# possible. Sets work, a scratch folder that is removed at the end.
+# Makes a minimal Debian 12 in a folder, for test-deb and test-container. To be
+# sourced by bash scripts that run as root; exit status 77 if that is not possible.
+# Sets `work`, a temporary folder that is removed at the end.
 mirror=${MIRROR:-http://deb.debian.org/debian}
 work=
 
@@ -16,8 +16,8 @@ work=$(mktemp -d "${TMPDIR:-/var/tmp}/vpipe-root.XXXXXX")
 trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# make_root DIR: what `debian:12` has at least. Kept as an archive in $ROOT_CACHE,
-# if that is set.
+# make_root DIR: installs the packages of the image `debian:12`. Kept as an archive in
+# $ROOT_CACHE, if that is set.
 make_root()
 {
     local archive=${ROOT_CACHE:+$ROOT_CACHE/debian-12.tar}
@@ -33,13 +33,13 @@ make_root()
             tar -C "$1" --numeric-owner --exclude=./dev/* -cf "$archive" .
     fi
     cp /etc/resolv.conf "$1/etc/resolv.conf"
-    # Daemons do not start.
+    # Keep packages from starting daemons.
     printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
     chmod +x "$1/usr/sbin/policy-rc.d"
 }
 
-# in_root DIR COMMAND...: runs it there, with /proc, /dev and shared memory of
-# its own; all its processes end with it.
+# in_root DIR COMMAND...: runs the command in that root, with its own /proc, /dev and
+# shared memory; all its processes end with it.
 in_root()
 {
     unshare --mount --pid --ipc --fork --kill-child sh -euc '

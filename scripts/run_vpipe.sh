@@ -1,13 +1,13 @@
 #!/bin/bash
 # sbatch scripts/run_vpipe.sh [CONFIG.yml [OPTION OF vpipe train]...]
 # Trains on four ranks under Slurm; `sbatch --ntasks=8 ...` takes eight. Submit
-# it from the folder that build/vpipe is in, or name the program by VPIPE.
+# it from the folder that contains build/vpipe, or set VPIPE to the program.
 #
-# The run is in runs/slurm-<job>. One that was interrupted goes on from its last
-# checkpoint when Slurm starts the job again: after a lost node, or because it
-# asked for that itself. It does after SIGUSR1, which comes two minutes before
-# the time limit, and by hand with `scancel --batch --signal=USR1 <job>`. A plain
-# `scancel` ends it.
+# The run folder is runs/slurm-<job>. An interrupted run is resumed from its last
+# checkpoint when Slurm starts the job again: after a node was lost, or because this
+# script requeued the job. The script does so after SIGUSR1, which Slurm sends two
+# minutes before the time limit, and which `scancel --batch --signal=USR1 <job>`
+# sends by hand. A plain `scancel` ends the job.
 #SBATCH --job-name=vpipe
 #SBATCH --ntasks=4
 #SBATCH --output=vpipe-%j.out
@@ -23,8 +23,8 @@ program=${VPIPE:-build/vpipe}
 run=runs/slurm-$SLURM_JOB_ID
 interrupted=3 # vpipe's exit status after a clean checkpoint
 
-# srun starts the ranks where it speaks PMIx, as the MPI library does. Both pass
-# signals on to them.
+# srun starts the ranks if it supports PMIx, which the MPI library uses; otherwise
+# mpirun does. Both forward signals to the ranks.
 if srun --mpi=list 2>&1 | grep -qw pmix; then
     launch=(srun --mpi=pmix)
 else
@@ -34,7 +34,7 @@ fi
 if compgen -G "$run/checkpoints/step-*" >/dev/null; then
     where=(--resume "$run")
 else
-    # What there is of a run without a checkpoint is kept, but of no use.
+    # A run without a checkpoint cannot be resumed; its folder is kept.
     [ ! -e "$run" ] || mv "$run" "$run.lost-${SLURM_RESTART_COUNT:-0}"
     where=(--output "$run")
 fi

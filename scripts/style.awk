@@ -1,8 +1,8 @@
-# Names, over all files of src at once; see scripts/check-style, which gives the
-# variable `allowed`: "folder=count ...", functions that are not yet where their
-# header says. Prints a line for each complaint.
+# Checks names in all files of src at once. scripts/check-style passes the variable
+# `allowed`: "folder=count ...", the number of functions that are not yet in the file
+# that their header names. Prints a line for each complaint.
 
-# Statics of these names are read as calls of libc.
+# Static functions with these names would be taken for calls of libc.
 BEGIN {
     split("abort accept access alarm bind chdir clock close connect dup err " \
         "error exit fork fsync ftell index ioctl kill link listen log lseek " \
@@ -20,7 +20,7 @@ function folder_of(path,   part)
     return part[2]
 }
 
-# The folder of a plugin or an implementation of a table, or "".
+# Returns the folder of a plugin or of an implementation of a table, or "".
 function plugin_of(path)
 {
     if (match(path, /^src\/(backend\/(cpu|cuda)|comm\/(local|mpi|nccl))\//))
@@ -30,7 +30,7 @@ function plugin_of(path)
 
 function note_tag(tag)
 {
-    # A device and a transport have their own struct for an opaque tag.
+    # Each device and transport defines its own struct for an opaque type.
     if (tag in tag_at && !(plugin_of(FILENAME) != "" &&
         plugin_of(tag_at[tag]) != "" &&
         plugin_of(FILENAME) != plugin_of(tag_at[tag])))
@@ -39,7 +39,7 @@ function note_tag(tag)
         tag_at[tag] = FILENAME ":" FNR
 }
 
-# head: what is before a function's parameters.
+# `head` is the text before a function's parameters.
 function note_function(head, is_definition,   name)
 {
     sub(/[ \t]*\(.*/, "", head)
@@ -59,7 +59,7 @@ function note_function(head, is_definition,   name)
         declared_in[name] = FILENAME
 }
 
-# Is what `header` declares at home in `file`?
+# Returns true if a declaration of `header` may be defined in `file`.
 function is_home(header, file,   stem)
 {
     if (header ~ /\/internal\.h$/) # of all files of its folder

@@ -520,7 +520,7 @@ check_one_refusal()
     child=$!
     until_true 60 "the start" has_steps "$run" 1
     echo '{"partition": [2, 2, 2, 3]}' >plan.json
-    refuse 2 "another process cannot take the plan" "$run" plan.json
+    refuse 2 "another process cannot use the plan" "$run" plan.json
     grep -q "set rebalance_headroom to" "$run.err" ||
         note_failure "limited: nothing is said about the cause"
     goes_on "$run"

@@ -345,8 +345,8 @@ static void other_problems_are_refused(void **state)
     }
     check_with("hidden=64", &err);
     assert_string_equal(err.text,
-                        "--set: hidden is 64, but 32 in a.yml:3; what is "
-                        "compared must be the same model on the same data");
+                        "--set: hidden is 64, but 32 in a.yml:3; compare "
+                        "configurations with the same model and data");
     assert_int_equal(check_with("forward_only=true", &err), VP_ERR_INVALID);
     assert_non_null(strstr(err.text, "forward_only"));
 }

@@ -334,7 +334,7 @@ static void bad_requests_are_refused(void **state)
                                         "nothing to generate",
                                         "40 is no id of the model",
                                         "temperature is -1",
-                                        "bert model does not continue texts" };
+                                        "bert model cannot continue texts" };
 
     (void)state;
     cases[2].prompts = &bad;

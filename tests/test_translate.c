@@ -291,9 +291,9 @@ static void bad_requests_are_refused(void **state)
 
     (void)state;
     refuse("logits/gpt2", &with, VP_ERR_UNSUPPORTED,
-           "a gpt2 model does not translate; take a translation model");
+           "a gpt2 model cannot translate; use a translation model");
     refuse("logits/bert", &with, VP_ERR_UNSUPPORTED,
-           "a bert model does not translate; take a translation model");
+           "a bert model cannot translate; use a translation model");
     with.n_sentences = 2;
     refuse("translate/m2m", &with, VP_ERR_INVALID,
            "sequence 2: 20 is no id of the model; its ids are 0 to 19");

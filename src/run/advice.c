@@ -1,3 +1,5 @@
+/* Remedies for plans that do not fit: every candidate is planned and priced
+ * again, without a device. */
 #include "run/advice.h"
 
 #include "base/host.h"
@@ -12,7 +14,9 @@
 
 /* ---- Planning again ----------------------------------------------------- */
 
-/* The same machine, without what has an entry for each rank of this run. */
+/* Returns a copy of `train` without the arrays that have one entry per rank of
+ * this run, so that plans with other numbers of ranks can be made for the same
+ * machine. */
 static struct vp_train_config same_machine(const struct vp_train_config *train)
 {
     struct vp_train_config like = *train;
@@ -23,7 +27,7 @@ static struct vp_train_config same_machine(const struct vp_train_config *train)
     return like;
 }
 
-/* Prices a plan; false: there can be no such plan. */
+/* Prices the plan of `train`. Returns false if no such plan can be made. */
 static bool price(struct vp_train_config train, struct vp_priced_plan *out)
 {
     struct vp_err err;
@@ -35,7 +39,7 @@ static bool price(struct vp_train_config train, struct vp_priced_plan *out)
 struct outcome {
     enum vp_lack lack;
     int64_t peak;  /* bytes of the largest stage */
-    int64_t saved; /* and of the largest one with the copy that saves it */
+    int64_t saved; /* the same, with the snapshot that checkpoints need */
 };
 
 static struct outcome outcome_of(const struct vp_train_config *train,
@@ -56,7 +60,8 @@ static struct outcome outcome_of(const struct vp_train_config *train,
     return outcome;
 }
 
-/* Plans `config` for the machine of `like`; false: there can be no such plan. */
+/* Plans `config` for the machine of `like`. Returns false if no such plan can
+ * be made. */
 static bool try_plan(const struct vp_config *config,
                      const struct vp_train_config *like, struct outcome *out)
 {
@@ -93,8 +98,8 @@ static bool fits(const struct vp_config *config,
 
 /* ---- One key ------------------------------------------------------------ */
 
-/* The largest of half the batch_size, a quarter, ... that fits; 0: none, or a run
- * that goes on, which must keep its batch_size. */
+/* Returns the largest of batch_size / 2, / 4, ... that fits; 0 if none does, or
+ * if the run is resumed: a resumed run must keep its batch_size. */
 static int64_t find_batch(const struct vp_config *config,
                           const struct vp_train_config *like)
 {
@@ -110,7 +115,9 @@ static int64_t find_batch(const struct vp_config *config,
     return 0;
 }
 
-/* One ratio for all stages, in place of the sets of a plan. */
+/* Returns a copy of `config` with `ratio` for all stages, in place of the
+ * plan's recompute sets. `all` holds the list, and must live as long as the
+ * copy. */
 static struct vp_config with_ratio(const struct vp_config *config, double ratio,
                                    double all[VP_MAX_STAGES])
 {
@@ -125,7 +132,7 @@ static struct vp_config with_ratio(const struct vp_config *config, double ratio,
     return copy;
 }
 
-/* The smallest of a few that fits; 0: none. */
+/* Returns the smallest of the tried ratios that fits; 0 if none does. */
 static double find_ratio(const struct vp_config *config,
                          const struct vp_train_config *like)
 {
@@ -141,8 +148,8 @@ static double find_ratio(const struct vp_config *config,
     return 0.0;
 }
 
-/* The largest of a few that fits and is below what some stage swaps now; -1:
- * none. */
+/* Returns the largest of the tried ratios that fits and is below the largest
+ * swap_ratio of `config`; -1 if there is none. */
 static double find_swap(const struct vp_config *config,
                         const struct vp_train_config *like)
 {
@@ -164,7 +171,7 @@ static double find_swap(const struct vp_config *config,
     return -1.0;
 }
 
-/* Whether `stages` can be changed without any other key. */
+/* Returns true if `stages` can be changed without changing any other key. */
 static bool is_free_to_cut(const struct vp_config *config)
 {
     static const char *const keys[] = { "partition",     "config_file",
@@ -177,8 +184,9 @@ static bool is_free_to_cut(const struct vp_config *config)
     return config->recompute_ratio.n == 0 || config->recompute_ratio.for_all;
 }
 
-/* The configuration as it would be with `n` stages; false: there can be none. The
- * copy has an arena of its own, to be released in any case. */
+/* Resolves `config` with `n` stages into `copy`. Returns false if that is not
+ * possible. `copy` has an arena of its own, which the caller releases in both
+ * cases. */
 static bool cut_anew(const struct vp_config *config, int n,
                      struct vp_config *copy)
 {
@@ -202,7 +210,8 @@ static bool cut_anew(const struct vp_config *config, int n,
            VP_OK;
 }
 
-/* The least of twice as many stages, four times, ... that fits; 0: none. */
+/* Returns the smallest of 2, 4, 8, ... times the stages that fits; 0 if none
+ * does. */
 static int find_stages(const struct vp_config *config,
                        const struct vp_train_config *like)
 {
@@ -251,7 +260,7 @@ static void add(struct remedies *out, const char *fmt, ...)
     va_end(args);
 }
 
-/* "a, b or c". */
+/* Adds the list as "a, b or c". */
 static void add_all(const struct remedies *remedies, struct vp_strbuf *out)
 {
     for (int i = 0; i < remedies->n; i++) {
@@ -267,7 +276,8 @@ static void add_to_message(struct vp_strbuf *remedy, struct vp_err *err)
     vp_strbuf_release(remedy);
 }
 
-/* Whether a machine like this one has room for each stage alone. */
+/* Returns true if a machine like this one has memory for each stage alone, so
+ * that more machines would help. */
 static bool is_one_stage_enough(const struct vp_config *config,
                                 const struct outcome *now)
 {
@@ -275,7 +285,8 @@ static bool is_one_stage_enough(const struct vp_config *config,
            config->chunks == 1 && (size_t)now->saved <= vp_host_memory("");
 }
 
-/* Sets of a plan win over a ratio, so they must go. */
+/* Recompute sets of a plan take precedence over a ratio, so the remedy says
+ * that they must go. */
 static const char *in_place(const struct vp_config *config)
 {
     return config->recompute_sets ? " in place of the plan's recompute" : "";
@@ -307,7 +318,7 @@ static void find_remedies(const struct vp_config *config,
         add(out, "more machines");
 }
 
-/* Where no key helps alone. */
+/* For the case that no single key makes the plan fit. */
 static void add_last_resort(const struct vp_config *config,
                             const struct vp_train_config *like,
                             enum vp_lack lack, struct vp_strbuf *out)
@@ -351,7 +362,8 @@ void vp_advice_remedy(const struct vp_config *config,
 
 /* ---- A device that is full ---------------------------------------------- */
 
-/* Whether the largest stage of `config` is noticeably smaller than `peak`. */
+/* Returns true if the largest stage of `config` is at least 5 % smaller than
+ * `peak` bytes. */
 static bool is_smaller(const struct vp_config *config,
                        const struct vp_train_config *like, int64_t peak)
 {
@@ -394,18 +406,18 @@ enum vp_status vp_advice_explain(const struct vp_config *config,
                                  enum vp_status st, struct vp_err *err)
 {
     if (st != VP_OK && !err->text[0])
-        return st; /* another process says why */
+        return st; /* the process that failed has the message */
     if (st == VP_ERR_INVALID) {
         vp_advice_remedy(config, train, err);
         vp_advice_plan(config, train, err);
     }
     if (st == VP_ERR_NOMEM)
         vp_advice_less(config, train, err);
-    /* No field: a variable of the environment is its own place. */
+    /* No field: the message names an environment variable, not a key. */
     if ((st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED) &&
         (!err->fields || err->fields[0]))
         vp_err_prefix(err, "%s", vp_config_blame(config, err->fields));
-    /* What does not fit was not begun: as with memory_limit, it is refused. */
+    /* Nothing was begun, so this is a refusal, as with memory_limit. */
     return st == VP_ERR_NOMEM ? VP_ERR_UNSUPPORTED : st;
 }
 
@@ -419,7 +431,8 @@ static bool has_ratio(const struct vp_config *config)
     return false;
 }
 
-/* "stage 3 (one minibatch in flight)": why a ratio saves nothing there. */
+/* Adds "stage 3 (one minibatch in flight)": the reason why a ratio saves
+ * nothing there. */
 static void add_stage(const struct vp_run_stage *stage, int s, bool first,
                       struct vp_strbuf *line)
 {

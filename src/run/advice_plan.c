@@ -1,4 +1,5 @@
-/* The planner as a remedy: a plan that fits where the configuration's does not. */
+/* Suggests `vpipe plan` where the configuration's own plan does not fit
+ * memory_limit, after checking that a plan which fits exists. */
 #include "run/advice.h"
 
 #include "run/command.h"
@@ -8,7 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Whether the plan of `train` lacks memory of a stage, and nothing else. */
+/* Returns true if the plan of `train` exceeds memory_limit, and nothing else is
+ * too small. */
 static bool lacks_limit(const struct vp_train_config *train)
 {
     struct vp_train_config dry = *train;
@@ -48,7 +50,8 @@ static bool finds_plan(const struct vp_config *config)
     return found;
 }
 
-/* The command that makes the plan; to be freed. NULL: memory is exhausted. */
+/* Returns the command that makes the plan; the caller frees it. NULL: out of
+ * memory. */
 static char *print_command(const struct vp_config *config)
 {
     char *text = NULL;

@@ -1,3 +1,5 @@
+/* Finds the plan of a run (stored, or by a search) and loads the configuration
+ * again with it. With several processes the lead decides. */
 #include "run/auto_plan.h"
 
 #include "base/file.h"
@@ -16,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What the lead has decided. */
+/* The lead's decision, which it sends to the other processes. */
 struct decision {
     char *line, *plan; /* to be freed */
     struct vp_plan_numbers numbers;
@@ -28,16 +30,16 @@ static enum vp_status no_memory(struct vp_err *err)
                       "auto_plan: out of memory; close other programs");
 }
 
-/* ---- The plan of a run that goes on ------------------------------------- */
+/* ---- The plan of a resumed run ------------------------------------------ */
 
-/* The folder of the run that goes on. */
+/* Folder of the run to resume. */
 struct old_run {
-    char plan[PATH_MAX]; /* plan.json; "": there is no folder */
+    char plan[PATH_MAX]; /* path of plan.json; "": there is no folder */
     struct vp_config config;
-    bool loaded; /* config.yml was good */
+    bool loaded; /* config.yml was loaded into `config` */
 };
 
-/* What is wrong with the folder is said when it is opened. */
+/* Reports no errors: the run itself opens the folder later and reports them. */
 static void open_old(const char *resume, struct old_run *out)
 {
     char folder[PATH_MAX - 16], path[PATH_MAX];
@@ -54,12 +56,6 @@ static void open_old(const char *resume, struct old_run *out)
         vp_config_release(&out->config);
 }
 
-static void close_old(struct old_run *old)
-{
-    if (old->loaded)
-        vp_config_release(&old->config);
-}
-
 /* Without auto_plan only a plan that the run moved to is kept. */
 static bool is_wanted(const struct vp_config *config, const char *text)
 {
@@ -69,8 +65,7 @@ static bool is_wanted(const struct vp_config *config, const char *text)
            vp_plan_history_moved(text, &step);
 }
 
-static void tell_kept(const char *path, const char *text,
-                      struct vp_strbuf *line)
+static void add_kept(const char *path, const char *text, struct vp_strbuf *line)
 {
     int64_t step;
 
@@ -80,7 +75,8 @@ static void tell_kept(const char *path, const char *text,
                        (long long)step);
 }
 
-/* Keeps the plan of the run that goes on, if it is for as many ranks. */
+/* Keeps the plan of the resumed run if its number of ranks is that of
+ * `config`. */
 static enum vp_status keep_stored(const struct vp_config *config,
                                   const struct old_run *old,
                                   struct decision *out, struct vp_strbuf *line,
@@ -105,14 +101,14 @@ static enum vp_status keep_stored(const struct vp_config *config,
         vp_err_suffix(err, ", or plan again with --set auto_plan=again");
     } else if (config->auto_plan == VP_AUTO_PLAN_OFF &&
                vp_plan_n_ranks(&plan) != vp_config_n_ranks(config)) {
-        st = VP_OK; /* the plan of the configuration, then */
+        st = VP_OK; /* use the configuration's own plan */
     } else if (vp_plan_n_ranks(&plan) != vp_config_n_ranks(config)) {
         vp_strbuf_addf(line,
                        "plan: %s is for %d ranks, this run has %d and is "
                        "planned again: ",
                        path, vp_plan_n_ranks(&plan), vp_config_n_ranks(config));
     } else {
-        tell_kept(path, text, line);
+        add_kept(path, text, line);
         if (old->loaded)
             vp_plan_numbers_keep_ranks(config, &old->config, &out->numbers);
         out->plan = text;
@@ -147,7 +143,7 @@ static void add_memory(struct vp_strbuf *line,
         vp_strbuf_addf(line, " of %s", limit_text);
 }
 
-/* Why this one: how the other schedules did. */
+/* Adds how many schedules were slower or did not fit. */
 static void add_reason(struct vp_strbuf *line,
                        const struct vp_search_result *result)
 {
@@ -212,7 +208,7 @@ static enum vp_status search(const struct vp_config *config, bool measure,
             st = no_memory(err);
         vp_search_result_release(result);
     } else if (st != VP_ERR_NOMEM) {
-        st = st == VP_ERR_IO ? VP_ERR_INVALID : st; /* a profile not there */
+        st = st == VP_ERR_IO ? VP_ERR_INVALID : st; /* no such profile */
         vp_err_prefix(err, "%s: key 'auto_plan'",
                       vp_config_place(config, "auto_plan"));
     }
@@ -221,8 +217,9 @@ static enum vp_status search(const struct vp_config *config, bool measure,
     return st;
 }
 
-/* Loads the configuration again, with numbers in place of auto and, if it is
- * there, a plan. Release `out` also after an error. */
+/* Loads the configuration again, with `numbers` in place of keys that say auto,
+ * and with `plan` unless it is NULL. The caller releases `out`, also after an
+ * error. */
 static enum vp_status reload(const struct vp_config_source *source,
                              const struct vp_plan_numbers *numbers,
                              const char *plan, struct vp_config *out,
@@ -241,8 +238,9 @@ static enum vp_status reload(const struct vp_config_source *source,
     return st;
 }
 
-/* Other processes wait for the lead as long as they hear of it. */
-static void tell_alive(void *ctx)
+/* Called while the lead searches: the other processes wait in share() until a
+ * message says that the lead is no longer busy. */
+static void report_busy(void *ctx)
 {
     struct vp_world *world = ctx;
     char busy = 1;
@@ -251,7 +249,8 @@ static void tell_alive(void *ctx)
         (void)!vp_world_share(world, &busy, 1, VP_LIMIT_NEVER);
 }
 
-/* Replaces the numbers that say auto, in `config`, too. */
+/* Chooses numbers for the keys that say auto. Adds them to `numbers`, and loads
+ * `config` again with them. */
 static enum vp_status choose_numbers(const struct vp_auto_plan_options *options,
                                      struct vp_config *config,
                                      struct vp_plan_numbers *numbers,
@@ -261,7 +260,7 @@ static enum vp_status choose_numbers(const struct vp_auto_plan_options *options,
         .source = options->source,
         .config = config,
         .planning = { .measure = options->measure },
-        .alive = tell_alive,
+        .alive = report_busy,
         .ctx = options->world,
     };
     struct vp_plan_numbers more;
@@ -281,7 +280,7 @@ static enum vp_status choose_numbers(const struct vp_auto_plan_options *options,
     return reload(&options->source, numbers, NULL, config, err);
 }
 
-/* Numbers, then the plan for them. */
+/* Chooses the numbers first, then searches for a plan for them. */
 static enum vp_status plan_anew(const struct vp_auto_plan_options *options,
                                 struct decision *out, struct vp_strbuf *line,
                                 struct vp_err *err)
@@ -319,13 +318,15 @@ static enum vp_status decide(const struct vp_config *config,
         vp_strbuf_detach(&line, &out->line) != VP_OK)
         st = no_memory(err);
     vp_strbuf_release(&line);
-    close_old(&old);
+    if (old.loaded)
+        vp_config_release(&old.config);
     return st;
 }
 
 /* ---- Several processes -------------------------------------------------- */
 
-/* Gives all processes what the lead has decided. `st`: whether it could. */
+/* Sends the lead's decision to all processes. `st` is the lead's own status;
+ * all processes return the first error. */
 static enum vp_status share(struct vp_world *world, enum vp_status st,
                             struct decision *decision, struct vp_err *err)
 {
@@ -334,13 +335,15 @@ static enum vp_status share(struct vp_world *world, enum vp_status st,
 
     do {
         if (vp_world_share(world, &busy, 1, VP_LIMIT_NEVER) != VP_OK)
-            return vp_err_set(err, VP_ERR_ABORTED, "plan: the lead is gone");
+            return vp_err_set(err, VP_ERR_ABORTED,
+                              "plan: process 0 has ended; see its messages");
     } while (busy);
     VP_TRY(vp_world_agree(world, st, VP_LIMIT_NEVER, err));
     if (vp_world_share(world, &decision->numbers, sizeof(decision->numbers),
                        VP_LIMIT_NEVER) != VP_OK ||
         vp_world_share(world, &found, 1, VP_LIMIT_NEVER) != VP_OK)
-        return vp_err_set(err, VP_ERR_ABORTED, "plan: the lead is gone");
+        return vp_err_set(err, VP_ERR_ABORTED,
+                          "plan: process 0 has ended; see its messages");
     if (!found)
         return VP_OK;
     VP_TRY(vp_share_text(world, is_lead ? decision->line : NULL, &line, err));
@@ -356,7 +359,7 @@ static enum vp_status share(struct vp_world *world, enum vp_status st,
     return VP_OK;
 }
 
-/* Puts the configuration with the plan in the place of the one without. */
+/* Replaces `config` by the configuration with the plan. */
 static enum vp_status apply(const struct vp_auto_plan_options *options,
                             const struct decision *decision,
                             struct vp_config *config, struct vp_err *err)
@@ -374,8 +377,8 @@ static enum vp_status apply(const struct vp_auto_plan_options *options,
     return VP_OK;
 }
 
-/* Processes may have been given different options, which is refused later: what
- * those of the lead say counts. */
+/* Processes may have been started with different options, which is refused
+ * later. Until then the options of the lead decide. */
 static bool may_have_plan(const struct vp_config *config,
                           const struct vp_auto_plan_options *options)
 {

@@ -1,19 +1,21 @@
+/* Decides when a run should move to another partition: windows of measured
+ * stage times, a search, and a comparison of the last move with its
+ * forecast. */
 #include "run/balance_watch.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Minibatches of a window; the least gain that is worth a move; the share by which a
- * stage may change before the run searches again; steps that a move costs. */
-enum { WINDOW = 16 };
-/* Moves that make the next one slower to come, at most; and windows in a row
- * without a gain that make up for one. */
-enum { MOST_RECENT = 6, CALM = 16 };
-#define LEAST_GAIN 0.05
-#define QUIET 0.025
-#define COST_STEPS 2.0
+enum {
+    WINDOW = 16,     /* minibatches of a window */
+    MOST_RECENT = 6, /* largest n_recent: 2^6 windows until the next move */
+    CALM = 16,       /* windows in a row without a gain that cancel one move */
+};
+#define LEAST_GAIN 0.05 /* smallest gain that is worth a move */
+#define QUIET 0.025     /* change of a stage's time that starts a new search */
+#define COST_STEPS 2.0  /* cost of a move, in steps */
 
-/* The stages from the window's begin to `stats`. */
+/* Computes the seconds of each stage from the window's begin to `stats`. */
 static enum vp_status measure(const struct vp_balance_watch *watch,
                               const struct vp_plan *plan,
                               const struct vp_schedule *schedule,
@@ -33,7 +35,7 @@ static enum vp_status measure(const struct vp_balance_watch *watch,
             return vp_err_set(err, VP_ERR_INVALID,
                               "stage %d was not measured yet; ask again later",
                               s);
-        if (!stream) /* a group has one update */
+        if (!stream) /* one update per group of minibatches */
             out[s].update *= schedule->n_mb;
     }
     return VP_OK;
@@ -63,8 +65,8 @@ static void restart(struct vp_balance_watch *watch,
     watch->n_steps = 1;
 }
 
-/* Whether stages take what they took when nothing was found: there is no need to
- * search again. */
+/* Returns true if all stages take the time they took when the last search found
+ * nothing, so that no new search is needed. */
 static bool is_quiet(const struct vp_balance_watch *watch,
                      const struct vp_stage_seconds *stages, int n_stages)
 {
@@ -75,8 +77,8 @@ static bool is_quiet(const struct vp_balance_watch *watch,
     return true;
 }
 
-/* Whether a partition is found that is worth a move: the steps that are left bring
- * in what the move costs. */
+/* Returns true if there is a partition whose gain over the `n_left` steps
+ * exceeds the cost of a move. */
 static bool find_worth(struct vp_balance_watch *watch,
                        const struct vp_cost_table *costs,
                        const struct vp_plan *plan,
@@ -100,8 +102,8 @@ static bool find_worth(struct vp_balance_watch *watch,
     return gain >= watch->bar && gain * (double)n_left > COST_STEPS;
 }
 
-/* Compares the last move with its forecast. Returns true if the run was faster
- * before it: `found` is then the way back. */
+/* Compares the last move with its forecast. Returns true if steps were shorter
+ * before that move: `found` then holds the earlier partition. */
 static bool judge_last(struct vp_balance_watch *watch, int n_stages,
                        struct vp_imbalance *found)
 {
@@ -121,7 +123,7 @@ static bool judge_last(struct vp_balance_watch *watch, int n_stages,
     return slower;
 }
 
-/* To be judged later. */
+/* Records the move for judge_last(). */
 static void note_move(struct vp_balance_watch *watch,
                       const struct vp_plan *plan, int n_stages,
                       const struct vp_imbalance *found)
@@ -132,7 +134,8 @@ static void note_move(struct vp_balance_watch *watch,
            (size_t)n_stages * sizeof(*watch->partition));
 }
 
-/* Returns true if as many windows in a row were worth a move as it needs. */
+/* Counts the window. Returns true if enough windows in a row were worth a move:
+ * 2, or 2^n_recent after several moves. */
 static bool is_sure(struct vp_balance_watch *watch, bool worth)
 {
     watch->n_worth = worth ? watch->n_worth + 1 : 0;
@@ -156,7 +159,7 @@ bool vp_balance_watch_step(struct vp_balance_watch *watch,
 
     if (watch->bar == 0.0)
         watch->bar = LEAST_GAIN;
-    if (watch->n_steps == 0) { /* the first step of a plan is a cold one */
+    if (watch->n_steps == 0) { /* the first step of a plan fills caches */
         restart(watch, stats, schedule->n_stages, report->minibatch);
         return false;
     }
@@ -177,7 +180,8 @@ bool vp_balance_watch_step(struct vp_balance_watch *watch,
 
 void vp_balance_watch_moved(struct vp_balance_watch *watch, bool asked)
 {
-    memset(watch->begin, 0, sizeof(watch->begin)); /* the next trainer's sums */
+    /* The counters of a new trainer begin at 0. */
+    memset(watch->begin, 0, sizeof(watch->begin));
     watch->n_steps = watch->n_worth = watch->n_calm = 0;
     if (asked && watch->n_recent < MOST_RECENT)
         watch->n_recent++;

@@ -1,3 +1,5 @@
+/* Creates the blackboxes of this process's ranks, and connects them with the
+ * heartbeat and the run folder. */
 #include "run/blackboxes.h"
 
 #include "job/blackbox_file.h"

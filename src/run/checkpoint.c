@@ -1,5 +1,6 @@
-/* Saving. Ranks copy their state into the snapshot right after an update; the
- * thread that runs the trainer commits it; a background thread writes it. */
+/* Saves checkpoints: ranks copy their state into the snapshot right after an
+ * update, the thread that runs the trainer commits it, a background thread
+ * writes it. */
 #include "run/checkpoint.h"
 
 #include "base/limit.h"
@@ -15,15 +16,15 @@
 #include <string.h>
 #include <time.h>
 
-/* The longest wait for the last checkpoint: disks can be slow. */
+/* Time limit for writing the last checkpoint: disks can be slow. */
 enum { WRITE_MS = 30 * 60 * 1000 };
 
 struct vp_checkpoints {
     const struct vp_config *config;
     const struct vp_data *data;
     struct vp_trainer *trainer;
-    struct vp_world *world; /* NULL: this process has all */
-    struct vp_team *team;   /* likewise */
+    struct vp_world *world; /* NULL: one process */
+    struct vp_team *team;   /* NULL: one process */
     struct vp_ckpt_writer *writer;
     struct vp_saver saver;
     char folder[1024 + 16];
@@ -34,15 +35,15 @@ struct vp_checkpoints {
     pthread_cond_t committed;
     int64_t open;  /* step being copied; -1: none */
     int64_t last;  /* step committed last; -1: none */
-    int64_t saved; /* last step on disk by writers before this one; -1: none */
+    int64_t saved; /* last step on disk by earlier writers; -1: none */
 };
 
-/* ---- The trainer's side ------------------------------------------------- */
+/* ---- Functions of struct vp_saver --------------------------------------- */
 
 static enum vp_status create_writer(struct vp_checkpoints *c,
                                     struct vp_err *err);
 
-/* Every rank asks; the first one opens the step. */
+/* Every rank calls this; the first call opens the step. */
 static enum vp_status begin(void *ctx, int64_t step, int timeout_ms,
                             struct vp_err *err)
 {
@@ -81,7 +82,7 @@ static float *buffer(void *ctx, int item)
     return vp_ckpt_writer_buffer(c->writer, item);
 }
 
-/* Marks the step as handed over. */
+/* Marks the open step as handed over to the writer. */
 static void close_step(struct vp_checkpoints *c)
 {
     c->last = c->open;
@@ -89,7 +90,8 @@ static void close_step(struct vp_checkpoints *c)
     pthread_cond_broadcast(&c->committed);
 }
 
-/* Away from the lead, who has the facts and the last word. */
+/* In processes other than the lead: commits without facts, which the lead adds
+ * when it publishes the checkpoint. */
 static enum vp_status filled(void *ctx, struct vp_err *err)
 {
     struct vp_checkpoints *c = ctx;
@@ -145,8 +147,7 @@ const struct vp_saver *vp_checkpoints_saver(struct vp_checkpoints *c)
     return &c->saver;
 }
 
-/* Names are copied by the writer, so one buffer per item is enough for the
- * call. */
+/* The writer copies the names, so they are needed only during the call. */
 static enum vp_status create_writer(struct vp_checkpoints *c,
                                     struct vp_err *err)
 {
@@ -218,11 +219,11 @@ enum vp_status vp_checkpoints_arm(struct vp_checkpoints *c,
         VP_TRY(vp_ckpt_set_aside(c->folder, from ? from->name : NULL, err));
         VP_TRY(vp_ckpt_prepare(c->folder, err));
     }
-    /* What cannot be saved at the end is refused now. */
+    /* Created now, so that a run whose state cannot be saved is refused. */
     return create_writer(c, err);
 }
 
-/* Whether both save the same arrays in the same order. */
+/* Returns true if both trainers save the same arrays in the same order. */
 static bool same_items(const struct vp_trainer *a, const struct vp_trainer *b)
 {
     struct vp_state_item *of_a = NULL, *of_b = NULL;
@@ -275,7 +276,7 @@ enum vp_status vp_checkpoints_commit(struct vp_checkpoints *c, double score,
 
     if (st != VP_OK)
         return vp_err_set(err, st, "checkpoint: out of memory");
-    /* A lead whose rank has nothing to save has not begun. */
+    /* begin() was not called yet if the lead's rank has nothing to save. */
     st = begin(c, vp_trainer_progress(c->trainer).step, WRITE_MS, err);
     if (st == VP_OK) {
         pthread_mutex_lock(&c->lock);

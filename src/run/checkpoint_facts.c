@@ -1,3 +1,6 @@
+/* Facts of a checkpoint: which keys of the configuration are stored and
+ * compared, and the counters of a run, written as JSON and checked when
+ * read. */
 #include "run/checkpoint_facts.h"
 
 #include "base/strbuf.h"
@@ -13,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run goes on as if it had never stopped only if these are the same. The
- * first ones make the model: evaluation needs no more. */
+/* A resumed run gives the same results only if these keys are unchanged. The
+ * first N_MODEL_KEYS define the model; evaluation compares only those. */
 enum { N_MODEL_KEYS = 17 };
 
 static const char *const fixed_keys[] = {
@@ -50,8 +53,8 @@ static const char *const fixed_keys[] = {
     "accumulation_steps",
 };
 
-/* These may change, but what is learnt then changes, too, which is said. All
- * other keys change nothing of it. */
+/* These keys may change, but the results then change, too, and a notice says
+ * so. Other keys do not change results. */
 static const char *const noted_keys[] = {
     "learning_rate",
     "learning_rate_policy",
@@ -72,7 +75,7 @@ static const char *const noted_keys[] = {
     "invalid_utf8",
 };
 
-/* What the lists of auto depend on, beside the keys above. */
+/* Keys that the action lists of schedule auto depend on, beside those above. */
 static const char *const plan_keys[] = {
     "schedule_memory", "schedule_costs",
     "stages",          "chunks",
@@ -154,7 +157,8 @@ static json_t *values_of(const struct vp_config *config)
     return object;
 }
 
-/* Lists that no generator writes, and what those of auto were made for. */
+/* Adds action lists that no generator writes, and for schedule auto the values
+ * they were made for. */
 static void add_schedule(const struct vp_config *config,
                          const struct vp_trainer *trainer, json_t *facts)
 {
@@ -172,7 +176,7 @@ static void add_schedule(const struct vp_config *config,
     json_object_set_new(facts, "schedule_for", values);
 }
 
-/* Per block: stages may change. */
+/* Writes the counters per block, because stages may change. */
 static void add_blocks(const struct vp_trainer *trainer,
                        const struct vp_progress *progress,
                        const struct vp_block_count *counts, json_t *facts)
@@ -312,7 +316,7 @@ enum vp_status vp_checkpoint_facts_model(const struct vp_facts *facts,
     return vp_err_set(err, VP_ERR_NOMEM, "checkpoint: out of memory");
 }
 
-/* Keys without which the weights mean something else. */
+/* Keys that change the shape of tensors or the meaning of weights. */
 static const char *const shape_keys[] = {
     "vocab",    "hidden",    "layers",         "decoder_layers", "heads",
     "ffn",      "positions", "types",          "tie_embeddings", "activation",
@@ -368,8 +372,8 @@ const char *vp_checkpoint_facts_schedule_file(const struct vp_facts *facts)
     return json_string_value(json_object_get(object, "schedule"));
 }
 
-/* A schedule of another name is a choice; a file that has changed is a mistake
- * more often than not. */
+/* Another schedule name is allowed; a schedule file that has changed since the
+ * checkpoint is most likely a mistake. */
 static enum vp_status check_schedule(const struct vp_facts *facts,
                                      const struct vp_config *config,
                                      const char *place, struct vp_err *err)
@@ -473,6 +477,7 @@ void vp_checkpoint_facts_compare(const struct vp_facts *facts,
         notice(ctx, line);
 }
 
+/* Returns the array at `key` if it has `n` entries, otherwise NULL. */
 static const json_t *list_of(const json_t *object, const char *key, int n)
 {
     const json_t *list = json_object_get(object, key);
@@ -481,14 +486,14 @@ static const json_t *list_of(const json_t *object, const char *key, int n)
                                                                      : NULL;
 }
 
-/* Where all blocks of a checkpoint stood, read as its manifest says it. */
+/* Facts of a checkpoint that are being read and checked. */
 struct reading {
     const json_t *object;
-    const char *place; /* for messages */
+    const char *place; /* checkpoint, for messages */
     int n_blocks;
     int64_t step;
     bool asp;
-    int64_t group; /* bsp: minibatches of an update */
+    int64_t group; /* minibatches per update; 1 in sync_mode asp */
 };
 
 static enum vp_status refuse(const struct reading *in, const char *key,
@@ -506,7 +511,7 @@ static bool in_range(const json_t *value, int64_t min, int64_t max)
            json_integer_value(value) <= max;
 }
 
-/* A list with a whole number from `min` to `max` for every block. */
+/* Checks that `key` is a list of one integer from `min` to `max` per block. */
 static enum vp_status check_list(const struct reading *in, const char *key,
                                  int64_t min, int64_t max, struct vp_err *err)
 {
@@ -523,8 +528,8 @@ static enum vp_status check_list(const struct reading *in, const char *key,
     return refuse(in, key, want, err);
 }
 
-/* How the run was trained, by its own configuration, which may differ from that
- * of an evaluation. */
+/* Reads sync_mode and accumulation_steps of the saved run, whose configuration
+ * may differ from that of an evaluation. */
 static enum vp_status read_mode(struct reading *in, struct vp_err *err)
 {
     const json_t *then = json_object_get(in->object, "config");
@@ -545,8 +550,8 @@ static enum vp_status read_mode(struct reading *in, struct vp_err *err)
     return VP_OK;
 }
 
-/* bsp makes an update of all blocks in every step; asp makes a step of every
- * minibatch, and updates as rounds end. */
+/* In sync_mode bsp every step updates all blocks. In asp every minibatch is a
+ * step, and a stage updates its blocks when a round ends. */
 static enum vp_status check_counts(const struct reading *in, struct vp_err *err)
 {
     const json_t *minibatch = json_object_get(in->object, "minibatch");
@@ -555,7 +560,7 @@ static enum vp_status check_counts(const struct reading *in, struct vp_err *err)
     char text[96];
 
     if (!in_range(minibatch, want, want)) {
-        snprintf(text, sizeof(text), "%lld, as step %lld wants",
+        snprintf(text, sizeof(text), "%lld, the minibatches of %lld steps",
                  (long long)want, (long long)in->step);
         return refuse(in, "minibatch", text, err);
     }
@@ -570,8 +575,7 @@ static enum vp_status check_counts(const struct reading *in, struct vp_err *err)
     return VP_OK;
 }
 
-/* Runs that were saved before there were loss scales say nothing of them: that
- * is zero. */
+/* Checkpoints from before loss scaling lack these facts: they count as zero. */
 static enum vp_status check_scale(const struct reading *in, struct vp_err *err)
 {
     const json_t *scale = json_object_get(in->object, "loss_scale");

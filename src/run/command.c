@@ -1,3 +1,4 @@
+/* Quotes words for a shell and appends commands to command_history.log. */
 #include "run/command.h"
 
 #include "base/file.h"

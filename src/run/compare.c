@@ -1,4 +1,5 @@
-/* A comparison: the same data through several configurations, in turn. */
+/* Runs a comparison: checks the configurations, plans them, measures them in
+ * turn, and simulates them. */
 #include "run/compare.h"
 
 #include "config/key.h"
@@ -13,7 +14,7 @@
 enum {
     VALUE_BYTES = 4096,
     ALONE_MB = 40,      /* minibatches that measure stages one at a time */
-    SIMULATED_MB = 256, /* of a stream, at most */
+    SIMULATED_MB = 256, /* most simulated minibatches in sync_mode asp */
     MOST_BATCH = 1 << 20,
 };
 
@@ -23,9 +24,9 @@ static void say(vp_notice_fn notice, void *ctx, const char *line)
         notice(ctx, line);
 }
 
-/* ---- May they be compared? ---------------------------------------------- */
+/* ---- Checks ------------------------------------------------------------- */
 
-/* With other values it is another problem. */
+/* Keys that must have the same value in all configurations. */
 static const char *const same_keys[] = {
     "model_type",  "vocab",          "hidden",       "layers",
     "heads",       "decoder_layers", "ffn",          "positions",
@@ -35,14 +36,14 @@ static const char *const same_keys[] = {
     "source_lang", "target_lang",    "tokenizer",    "random_next",
 };
 
-/* Fair, but worth a word. */
+/* Keys that may differ, with a notice. */
 static const char *const noted_keys[] = {
     "batch_size",   "threads_per_stage", "dropout", "attention_dropout",
     "optimizer",    "learning_rate",     "kernels", "grad_clip",
     "weight_decay", "label_smoothing",
 };
 
-/* "not set" if there is nothing to print. */
+/* Writes the value of `key`, or "not set". */
 static void print_value(const char *key, const struct vp_config *config,
                         char out[VALUE_BYTES])
 {
@@ -50,7 +51,7 @@ static void print_value(const char *key, const struct vp_config *config,
 
     VP_BUG_ON(!row);
     if (strcmp(key, "data_dir") == 0 && config->data_dir) {
-        /* The same folder has many names. */
+        /* One folder can be written in several ways. */
         char *real = realpath(config->data_dir, NULL);
 
         snprintf(out, VALUE_BYTES, "%s", real ? real : config->data_dir);
@@ -72,7 +73,7 @@ static bool differs(const char *key, const struct vp_config *a,
     return strcmp(out->a, out->b) != 0;
 }
 
-/* Where the key is, or at least its file. */
+/* Returns the place of the key, or only its file if the key was not given. */
 static const char *place_of(const struct vp_config *config, const char *key)
 {
     return vp_config_given(config, key) ? vp_config_place(config, key)
@@ -91,9 +92,8 @@ static enum vp_status check_pair(const struct vp_config *a,
 
         if (differs(key, a, b, &found))
             return vp_err_set(err, VP_ERR_INVALID,
-                              "%s: %s is %.200s, but %.200s in %s; what is "
-                              "compared must be the same model on the same "
-                              "data",
+                              "%s: %s is %.200s, but %.200s in %s; compare "
+                              "configurations with the same model and data",
                               place_of(b, key), key, found.b, found.a,
                               place_of(a, key));
     }
@@ -109,9 +109,10 @@ static enum vp_status check_pair(const struct vp_config *a,
     return VP_OK;
 }
 
-/* Stages of sync_mode asp cannot tie embeddings. Where these are tied in some
- * configurations and not in others, unties them in all, unless the user asked
- * for tied ones. Returns the first that had none; NULL: nothing was changed. */
+/* Stages cannot tie embeddings in sync_mode asp. If some configurations tie
+ * them and others do not, unties them in all, unless the user asked for tied
+ * ones. Returns the first configuration that had untied ones; NULL: nothing was
+ * changed. */
 static const struct vp_config *untie(struct vp_config *configs, int n)
 {
     static const char key[] = "tie_embeddings";
@@ -227,7 +228,8 @@ int64_t vp_compare_peak(const struct vp_contestant *contestant)
     return largest_stage(contestant->stage_bytes, contestant->n_stages);
 }
 
-/* Memory does not depend on the data. */
+/* Plans with `batch` and without data, on which memory does not depend. Sets
+ * `*out` to true if each stage fits `limit` bytes. */
 static enum vp_status fits(const struct vp_config *config, int64_t batch,
                            int64_t limit, char missing[VP_MISSING_TEXT],
                            bool *out, struct vp_err *err)
@@ -281,12 +283,12 @@ enum vp_status vp_compare_largest_batch(const struct vp_config *config,
 
 /* ---- One run ------------------------------------------------------------ */
 
-/* What the reports of a run add up to. */
+/* Sums over the step reports of a run. */
 struct tally {
-    int64_t n_warm_up; /* steps that do not count */
+    int64_t n_warm_up; /* warm-up steps, which are not counted */
     int64_t n_steps, n_samples, n_tokens;
     double seconds;
-    int64_t all_samples, n_minibatches; /* warm-up too */
+    int64_t all_samples, n_minibatches; /* with warm-up */
     int n_ranks, n_stages;
     struct vp_compare_round round;
 };
@@ -377,9 +379,10 @@ static void tell_run(const struct comparison *c, int i, int round,
 
 /* ---- The simulated side ------------------------------------------------- */
 
-/* The same stages with one minibatch in the pipe: two of them hardly ever
- * compute at once, so their times are undisturbed. B and W are apart if the
- * schedule has them so. */
+/* Returns the configuration with the same stages and one minibatch in flight:
+ * stages hardly ever compute at the same time, so their times are undisturbed.
+ * B and W are separate actions if the schedule splits them. `zeros` is
+ * borrowed. */
 static struct vp_config alone(const struct vp_config *config,
                               const struct plan *plan, const int *zeros)
 {
@@ -520,7 +523,8 @@ static enum vp_status plan_all(const struct comparison *c, struct vp_err *err)
     return VP_OK;
 }
 
-/* In turn, so that a slow minute of the machine hits all of them. */
+/* Runs the configurations in turn, so that a slow period of the machine affects
+ * all of them. */
 static enum vp_status measure_all(const struct comparison *c,
                                   struct vp_err *err)
 {

@@ -1,5 +1,5 @@
-/* What a schedule would take here: costs of actions that were measured one at a
- * time, the simulator, and the cores that ranks share. */
+/* Simulates a schedule on this machine: from costs of actions that were
+ * measured one at a time, and the number of cores that ranks share. */
 #include "run/compare.h"
 
 #include "config/resolve.h"
@@ -16,7 +16,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What disturbs an action makes it longer, never shorter. */
+/* A low quantile, because disturbances only ever make an action longer. */
 static double lower_quartile(double *values, int n)
 {
     if (n == 0)
@@ -25,7 +25,8 @@ static double lower_quartile(double *values, int n)
     return values[(n - 1) / 4];
 }
 
-/* Times of one kind of action on one stage; their number. */
+/* Writes the seconds of all actions of one kind on one stage to `values`.
+ * Returns their number. */
 static int collect(const struct vp_trace *trace, int kind, int stage,
                    int first_mb, double *values)
 {

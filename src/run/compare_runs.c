@@ -1,4 +1,4 @@
-/* A comparison of runs that exist: their numbers from their folders. */
+/* Comparison of runs that exist: reads their results from their folders. */
 #include "run/compare.h"
 
 #include "config/resolve.h"
@@ -10,13 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What the steps of a run add up to, as struct vp_compare_round has it. */
+/* Sums over the steps of a run, from which struct vp_compare_round is made. */
 struct sums {
-    int64_t n_all; /* steps of the run: the first pass */
+    int64_t n_all; /* all steps of the run, counted in a first pass */
     int64_t n_seen, n_warm_up, n_counted, n_losses;
-    double seconds, samples, tokens; /* of those that count */
+    double seconds, samples, tokens; /* over steps after the warm-up */
     double all_seconds, waited;
-    double loss; /* of the last tenth */
+    double loss; /* sum over the last tenth of the steps */
     struct vp_metrics_list memory;
 };
 
@@ -68,8 +68,8 @@ static enum vp_status add_steps(const char *folder, struct sums *sums,
     return VP_OK;
 }
 
-/* The share of the ranks' time that was spent waiting for messages and for room at
- * the receiver, in the window of the trace; NAN: there is no trace. */
+/* Returns the share of the ranks' time in the trace that was spent waiting for
+ * messages and for free buffers at the receiver; NAN: there is no trace. */
 static double waiting_in_trace(const char *folder)
 {
     char path[PATH_MAX];

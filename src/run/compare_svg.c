@@ -1,5 +1,5 @@
-/* A comparison as a drawing: per configuration a bar for its throughput with a
- * mark where the simulator put it, and one for the memory of its stages. */
+/* Draws a comparison: per configuration one bar for its throughput, with a mark
+ * at the simulated value, and one bar for the memory of its stages. */
 #include "run/compare.h"
 
 #include "base/memory.h"
@@ -10,13 +10,13 @@
 
 enum {
     LEFT = 24,
-    NAME = 150, /* names of configurations */
-    BAR = 330,  /* the longest one */
-    GAP = 110,  /* between the two halves: numbers */
-    RIGHT = 90, /* numbers */
+    NAME = 150, /* width of the names */
+    BAR = 330,  /* length of the longest bar */
+    GAP = 110,  /* space between the two halves, for numbers */
+    RIGHT = 90, /* space for numbers */
     TOP = 96,
     ROW = 44,
-    HIGH = 22, /* of a bar */
+    HIGH = 22, /* height of a bar */
     BOTTOM = 24,
 };
 
@@ -25,7 +25,7 @@ struct drawing {
     const struct vp_contestant *contestants;
     int n;
     double most_rate;
-    double most_bytes; /* all stages of one configuration */
+    double most_bytes; /* largest sum over the stages of a configuration */
 };
 
 /* ---- Title and legend --------------------------------------------------- */
@@ -102,7 +102,7 @@ static void put_rate(struct drawing *d, const struct vp_contestant *c, double y)
                        c->simulated);
 }
 
-/* The ranks of a stage have the same memory, and one box each. */
+/* Draws one box per rank; the ranks of a stage have the same memory. */
 static void put_memory(struct drawing *d, const struct vp_contestant *c,
                        double y)
 {

@@ -1,4 +1,4 @@
-/* A comparison as text. */
+/* Prints a comparison as a table of text. */
 #include "run/compare.h"
 
 #include "base/memory.h"
@@ -17,7 +17,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of the field at `offset`, over the rounds; sorted into `values`. */
+/* Returns the median of the field at `offset` over the rounds. `values`
+ * receives the sorted values. */
 static double median(const struct vp_compare_round *rounds, int n,
                      size_t offset, double *values)
 {
@@ -71,7 +72,7 @@ static int name_width(const struct vp_contestant *contestants, int n)
     return (int)width;
 }
 
-/* "-" for what is not known. */
+/* Prints "-" for NAN. */
 static void print_known(char out[32], const char *fmt, double value)
 {
     snprintf(out, 32, isfinite(value) ? fmt : "-", value);
@@ -143,8 +144,9 @@ static void put_order(FILE *f, const char *what,
     fputc('\n', f);
 }
 
-/* Pairs that the simulator puts the other way round. Where the rounds of one
- * reach into those of the other, the measurement has not decided. */
+/* Lists pairs of configurations whose simulated order is the opposite of the
+ * measured one. Where their measured ranges overlap, the measurement does not
+ * decide. */
 static void put_diagnosis(FILE *f, const struct vp_contestant *contestants,
                           int n, const int *order)
 {

@@ -1,3 +1,5 @@
+/* Plans decoding steps: lengths of programs, assignment of cache lines to
+ * texts, and the rows of each minibatch. */
 #include "run/decode_steps.h"
 
 #include <stdlib.h>
@@ -5,9 +7,9 @@
 
 enum {
     SHORTEST = 32,       /* length of the shortest program without a cache */
-    SHORTEST_PIECE = 16, /* of a prompt */
-    /* The longest: enough rows to keep a device busy, few enough to keep the
-     * memory of activations small. */
+    SHORTEST_PIECE = 16, /* shortest piece of a prompt */
+    /* Longest piece of a prompt: enough rows to keep a device busy, few enough
+     * to keep the memory of activations small. */
     LONGEST_PIECE = 256,
 };
 
@@ -23,7 +25,7 @@ static int64_t divide_up(int64_t a, int64_t b)
 
 /* ---- Lengths ------------------------------------------------------------ */
 
-/* Positions of the longest text; its last id is not an input. */
+/* Returns the positions of the longest text; its last id is not an input. */
 static int64_t longest_text(const struct vp_decode_steps *steps)
 {
     int64_t longest = 1;
@@ -34,8 +36,9 @@ static int64_t longest_text(const struct vp_decode_steps *steps)
     return longest;
 }
 
-/* Powers of two, so that the lengths of a text's programs do not depend on
- * max_tokens, and at last the positions of the model. */
+/* Sets lengths for steps without a cache: powers of two, so that the lengths of
+ * a text's programs do not depend on max_tokens, and as the last one the
+ * positions of the model. */
 static void set_whole_dims(struct vp_decode_steps *steps, int64_t positions)
 {
     int64_t shortest = positions, longest = longest_text(steps);
@@ -54,8 +57,9 @@ static void set_whole_dims(struct vp_decode_steps *steps, int64_t positions)
     steps->dims[steps->n_dims++] = dims;
 }
 
-/* Pieces of prompts are as long as a power of two; all but the last of a prompt
- * have the longest. */
+/* Sets lengths for steps with a cache. Lengths of pieces are powers of two; all
+ * but the last piece of a prompt have the longest length. Adds only lengths
+ * that some prompt uses. */
 static void set_cached_dims(struct vp_decode_steps *steps, int64_t positions)
 {
     int64_t most = min64(LONGEST_PIECE, positions);
@@ -81,6 +85,7 @@ static void set_cached_dims(struct vp_decode_steps *steps, int64_t positions)
     }
 }
 
+/* Returns the first bucket from `first` on that is at least `length` long. */
 static int find_bucket(const struct vp_decode_steps *steps, int first,
                        int64_t length)
 {
@@ -112,7 +117,7 @@ bool vp_decode_row_draws(const struct vp_decode_row *row)
     return row->text && row->begin + row->n == row->text->n;
 }
 
-/* Appends a minibatch of padding. */
+/* Appends a minibatch whose rows are all padding. */
 static struct vp_decode_row *add_minibatch(struct vp_decode_steps *steps,
                                            int bucket)
 {
@@ -124,7 +129,7 @@ static struct vp_decode_row *add_minibatch(struct vp_decode_steps *steps,
     return rows;
 }
 
-/* Texts that have not begun take lines that are free, in order. */
+/* Gives free lines to texts that have not begun, in order. */
 static void start_texts(struct vp_decode_steps *steps)
 {
     for (int64_t line = 0;
@@ -156,7 +161,8 @@ static void add_prompt(struct vp_decode_steps *steps,
     }
 }
 
-/* One position of each text of `batch` lines from `first` on. */
+/* Adds a minibatch with the next position of each text in lines
+ * [first, first + batch). */
 static void add_step(struct vp_decode_steps *steps, int64_t first)
 {
     struct vp_decode_row *rows = NULL;
@@ -182,7 +188,7 @@ static void plan_cached(struct vp_decode_steps *steps)
             add_prompt(steps, steps->lines[line]);
 }
 
-/* All positions of all texts, in order of the texts. */
+/* Plans all positions of all texts, in order of the texts. */
 static void plan_whole(struct vp_decode_steps *steps)
 {
     while (steps->n_started < steps->n_texts)
@@ -229,7 +235,8 @@ void vp_decode_steps_end(struct vp_decode_steps *steps, int64_t k)
 
 /* ---- Memory ------------------------------------------------------------- */
 
-/* Minibatches of a step, at most: all lines begin at once. */
+/* Returns the largest possible number of minibatches of a step: all lines begin
+ * at once. */
 static int64_t most_minibatches(const struct vp_decode_steps *steps)
 {
     int64_t longest = 1, most = steps->dims[steps->n_dims - 1].seq;
@@ -256,7 +263,7 @@ enum vp_status vp_decode_steps_init(struct vp_decode_steps *steps,
         .texts = texts,
         .n_texts = n_texts,
     };
-    /* One minibatch for each stage keeps all of them busy. */
+    /* One minibatch in flight per stage keeps all stages busy. */
     n_groups = min64(divide_up(n_texts, steps->batch),
                      vp_config_n_stages(config));
     if (has_cache)

@@ -1,3 +1,5 @@
+/* Loads the backend that the configuration names (or the best one), and maps
+ * ranks to devices. */
 #include "run/devices.h"
 
 #include "backend/planned.h"
@@ -14,7 +16,8 @@ int vp_devices_n_cores(void)
     return n < 1 ? 1 : (int)n;
 }
 
-/* A rank gets its share of the cores of its machine. */
+/* Returns threads_per_stage or, if it is not set, the rank's share of the cores
+ * of its machine. */
 static int count_threads(const struct vp_devices_config *with)
 {
     int n = with->config->threads_per_stage;
@@ -26,8 +29,8 @@ static int count_threads(const struct vp_devices_config *with)
     return n < 1 ? 1 : n;
 }
 
-/* Plans for the GPU of another machine. `why`: the reason that this one has
- * none, or no plugin (NULL) for it. */
+/* Plans for the GPU of another machine. `why` says why this machine has none.
+ * `plugin` NULL: the plugin is missing, too. */
 static void lack_gpu(const struct vp_devices_config *with,
                      const struct vp_backend_ops *plugin,
                      struct vp_train_config *train, const struct vp_err *why)
@@ -37,7 +40,7 @@ static void lack_gpu(const struct vp_devices_config *with,
     train->backend = plugin ? plugin : vp_backend_planned("cuda");
 }
 
-/* device: cuda. */
+/* For `device: cuda`. */
 static enum vp_status load_gpu(const struct vp_devices_config *with,
                                struct vp_train_config *train,
                                struct vp_err *err)
@@ -63,7 +66,7 @@ static bool can_use_gpu(const struct vp_config *config)
     bool replicated = false;
 
     for (int s = 0; s < config->replicas.n; s++)
-        replicated |= config->replicas.values[s] > 1;
+        replicated |= config->replicas.at[s] > 1;
     return !config->sequence_parallel &&
            !(config->shard_optimizer && replicated) &&
            !(config->mp_size > 1 && config->optim.kind == VP_OPTIM_LAMB);
@@ -118,8 +121,8 @@ static bool is_new(const int *devices, int r)
     return true;
 }
 
-/* Opens the devices as a run would: one that is not there, is too old or may not
- * be used is lacking. */
+/* Opens each device as a run would, and adds the first one that cannot be used
+ * to `missing`. */
 static void try_devices(const struct vp_devices_config *with,
                         const struct vp_train_config *train, const int *devices)
 {
@@ -144,8 +147,8 @@ static void try_devices(const struct vp_devices_config *with,
     }
 }
 
-/* machines names a device for each rank: host:2 is the third GPU, or the third
- * set of threads_per_stage cores. */
+/* `machines` gives a device for each rank: host:2 is the third GPU, or the
+ * third set of threads_per_stage cores. */
 static enum vp_status set_devices(const struct vp_devices_config *with,
                                   struct vp_train_config *train,
                                   int **devices_out, struct vp_err *err)
@@ -158,12 +161,12 @@ static enum vp_status set_devices(const struct vp_devices_config *with,
 
     named = config->machines.n >= n_ranks;
     if ((!named || with->world) && !gpu)
-        return VP_OK; /* processes were put on cores by who started them */
+        return VP_OK; /* the launcher binds processes to cores */
     devices = calloc((size_t)n_ranks, sizeof(*devices));
     if (!devices)
-        return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
+        return vp_err_set(err, VP_ERR_NOMEM, "devices: out of memory");
     *devices_out = devices;
-    /* A dry run may be for GPUs of elsewhere. */
+    /* None here: a dry run may be for GPUs of another machine. */
     n_devices = train->backend->n_devices(NULL);
     n_devices = n_devices < 1 ? 1 : n_devices;
     for (int r = 0; r < n_ranks; r++) {
@@ -179,7 +182,7 @@ static enum vp_status set_devices(const struct vp_devices_config *with,
     }
     if (with->missing)
         try_devices(with, train, devices);
-    if (gpu || !with->missing) /* a plan for elsewhere takes no cores here */
+    if (gpu || !with->missing) /* a plan for another machine binds no cores */
         train->plan.devices = devices;
     return VP_OK;
 }

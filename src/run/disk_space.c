@@ -1,3 +1,5 @@
+/* Estimates the bytes and the number of checkpoints of a run, and compares them
+ * with the free disk space. */
 #include "run/disk_space.h"
 
 #include "ckpt/store.h"
@@ -24,7 +26,8 @@ static bool fits(const struct vp_disk_space *disk)
     return vp_disk_space_need(disk) <= disk->n_free / disk->n_bytes;
 }
 
-/* The most checkpoints to keep that would fit; 0: not even one. */
+/* Returns the largest keep_checkpoints that fits; 0: not even one
+ * checkpoint. */
 static int keep_that_fits(struct vp_disk_space disk)
 {
     while (disk.keep > 0 && !fits(&disk))
@@ -57,7 +60,8 @@ enum vp_status vp_disk_space_judge(const struct vp_disk_space *disk,
 
 /* ---- A run -------------------------------------------------------------- */
 
-/* The weights of all stages, their moments and older versions. */
+/* Returns the disk space of one checkpoint: weights of all stages, moments and
+ * older versions. */
 static int64_t checkpoint_bytes(const struct vp_config *config,
                                 const struct vp_run_summary *summary)
 {
@@ -98,7 +102,8 @@ static enum vp_status count_there(const char *checkpoints, int64_t step,
     return VP_OK;
 }
 
-/* Writes "step-75.aside-1, step-50": what this run has set aside or will. */
+/* Writes "step-75.aside-1, checkpoints/step-50": the checkpoints that this run
+ * has set aside or will set aside. */
 static enum vp_status name_aside(const char *checkpoints, int64_t step,
                                  struct vp_disk_space *disk, struct vp_err *err)
 {

@@ -1,4 +1,4 @@
-/* Whether the disk has space for the checkpoints that a run will write. */
+/* Checks that the disk has space for the checkpoints that a run will write. */
 #ifndef VP_RUN_DISK_SPACE_H
 #define VP_RUN_DISK_SPACE_H
 
@@ -6,19 +6,19 @@
 #include "run/summary.h"
 
 struct vp_disk_space {
-    int64_t n_bytes; /* of a checkpoint on disk */
+    int64_t n_bytes; /* bytes of one checkpoint on disk */
     int64_t n_saves; /* checkpoints still to be written, at most */
     int64_t n_there; /* checkpoints that are on the disk already */
     int keep;        /* keep_checkpoints */
-    bool keeps_best; /* one more, by its evaluation */
-    int64_t n_free;  /* bytes */
+    bool keeps_best; /* the checkpoint with the best score is kept as well */
+    int64_t n_free;  /* free bytes on the disk */
     char aside[128]; /* names of checkpoints that were set aside; "": none */
 };
 
-/* Returns the most checkpoints that exist at a time beyond those on the disk:
- * an old one is removed when the new one is complete. */
+/* Returns the largest number of checkpoints that exist at a time beyond those
+ * on the disk: an old one is removed only after the new one is complete. */
 int64_t vp_disk_space_need(const struct vp_disk_space *disk);
-/* VP_ERR_INVALID, with the numbers and a remedy, if they do not fit. */
+/* Returns VP_ERR_INVALID, with the numbers and a remedy, if they do not fit. */
 enum vp_status vp_disk_space_judge(const struct vp_disk_space *disk,
                                    const char *folder, struct vp_err *err);
 

@@ -1,6 +1,8 @@
+/* The checks of --dry-run. */
 #include "run/dry_run.h"
 
-/* A backend that is opened to plan refuses what it would refuse in a run. */
+/* Opens the backend of each rank for planning: it refuses what it would refuse
+ * in a run. */
 static enum vp_status check_backends(const struct vp_train_config *train,
                                      int n_ranks, struct vp_err *err)
 {

@@ -1,3 +1,5 @@
+/* Evaluation: reads the held-out data, runs the model forward, adds up loss and
+ * accuracy, and for CHID counts right answers. */
 #include "run/evaluate.h"
 
 #include "base/clock.h"
@@ -11,22 +13,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Minibatches between two looks at `stop`. */
+/* Minibatches between two checks of `stop`. */
 enum { PART = 64 };
 
-/* Questions with given answers: one row of logits for each. The first stage asks
- * for batches, the last one gives logits. */
+/* Multiple-choice questions (CHID), with one row of logits each. The first
+ * stage calls next_questions() for batches, the last one passes logits to
+ * take_answers(). */
 struct questions {
     const struct vp_data *data;
     const int32_t *choices; /* ids of the answers */
-    int n_choices;          /* 0: the data has none */
-    struct vp_dims dims;    /* of the data */
-    struct vp_batch *full;  /* as the data has it */
-    struct vp_batch batch;  /* shares its arrays, but for the labels */
+    int n_choices;          /* 0: the data has no questions */
+    struct vp_dims dims;    /* dims of the data's batches */
+    struct vp_batch *full;  /* a batch of the data */
+    struct vp_batch batch;  /* `full` with other labels; shares its arrays */
     int32_t *rows, *labels; /* [dims.batch] */
     int32_t *answers;       /* [n_batches, dims.batch] right choices; -1: no
                                question */
-    float *logits;          /* [vocab] of one of them */
+    float *logits;          /* [vocab] logits of one question */
     int64_t n_questions, n_right;
 };
 
@@ -46,7 +49,7 @@ static int32_t *answers_of(const struct questions *q, uint64_t minibatch)
     return q->answers + (int64_t)minibatch * q->dims.batch;
 }
 
-/* A batch that names its labelled rows, one of each sample. */
+/* Makes a batch with one labelled row per sample. */
 static enum vp_status next_questions(void *ctx, uint64_t minibatch,
                                      const struct vp_batch **out,
                                      struct vp_err *err)
@@ -71,7 +74,7 @@ static enum vp_status next_questions(void *ctx, uint64_t minibatch,
     return VP_OK;
 }
 
-/* Of equal logits the first choice wins. */
+/* Returns the choice with the largest logit, the first one of equal logits. */
 static int best_choice(const struct questions *q)
 {
     int best = 0;
@@ -148,7 +151,8 @@ static enum vp_status open_model(struct evaluation *run, struct vp_err *err)
     return vp_inference_open(&config, &run->inference, err);
 }
 
-/* All processes know the data; the lead reads it. */
+/* All processes open the data, so that they agree on it; only the lead reads
+ * batches. */
 static enum vp_status open_samples(struct evaluation *run, struct vp_err *err)
 {
     const struct vp_evaluate_config *with = run->with;
@@ -181,6 +185,8 @@ static enum vp_status set_up(struct evaluation *run, struct vp_err *err)
     return open_model(run, err);
 }
 
+/* Processes other than the lead: run their stages until the lead closes the
+ * job. */
 static enum vp_status follow(struct evaluation *run, struct vp_err *err)
 {
     const struct vp_inference_config config = { .config = run->with->config,
@@ -221,7 +227,7 @@ static void note_memory(const struct evaluation *run, struct vp_evaluation *out)
             out->memory = prices[s].memory.total;
 }
 
-/* If a rank did not return, all that it may use is leaked on purpose. */
+/* If a rank did not return, all that it may still use is leaked on purpose. */
 static void tear_down(struct evaluation *run)
 {
     if (!vp_inference_free(run->inference))
@@ -270,6 +276,7 @@ enum vp_status vp_evaluate(const struct vp_evaluate_config *config,
 
 /* ---- JSON --------------------------------------------------------------- */
 
+/* NAN and infinities are null in JSON. */
 static json_t *real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

@@ -1,3 +1,5 @@
+/* Export: finds the checkpoint, its model and its tokenizer, and writes them in
+ * the format of Hugging Face. */
 #include "run/export.h"
 
 #include "base/yaml.h"
@@ -21,14 +23,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What is exported, while it is. */
+/* State of an export. */
 struct export
 {
     const struct vp_export_config *with;
     struct vp_ckpt *ckpt;
     struct vp_config config;
-    struct vp_hf_origin *origin; /* NULL: none */
-    char tokenizer[PATH_MAX];    /* empty: none */
+    struct vp_hf_origin *origin; /* NULL: the weights were not imported */
+    char tokenizer[PATH_MAX];    /* folder of the tokenizer; "": none */
 };
 
 /* ---- Places ------------------------------------------------------------- */
@@ -72,7 +74,9 @@ static enum vp_status open_ckpt(struct export *export, struct vp_err *err)
 
     if (vp_hf_is_folder(from))
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%.3000s: is a Hugging Face folder already", from);
+                          "%.3000s: is a Hugging Face folder already; give a "
+                          "run or a checkpoint",
+                          from);
     if (exists(from, "manifest.json"))
         return vp_ckpt_open(from, &export->ckpt, err);
     snprintf(folder, sizeof(folder), "%.3000s%s", from,
@@ -102,7 +106,8 @@ static enum vp_status read_model(struct export *export, struct vp_err *err)
     return st;
 }
 
-/* Key `tokenizer` of the run that the checkpoint is of, if there is one. */
+/* Reads key `tokenizer` of the run that wrote the checkpoint, if there is
+ * one. */
 static void find_tokenizer(struct export *export)
 {
     struct vp_arena arena = { NULL };
@@ -122,10 +127,10 @@ static void find_tokenizer(struct export *export)
     vp_arena_release(&arena);
     if (export->tokenizer[0] && stat(export->tokenizer, &info) == 0 &&
         !S_ISDIR(info.st_mode) && strrchr(export->tokenizer, '/'))
-        *strrchr(export->tokenizer, '/') = '\0'; /* one of its files */
+        *strrchr(export->tokenizer, '/') = '\0'; /* a file: take its folder */
 }
 
-/* Ids of the data that the model was trained with. */
+/* Returns begin and end ids of the data that the model was trained with. */
 static struct vp_model_ids ids_of(const struct export *export)
 {
     const struct vp_model_config *sizes = &export->config.sizes;
@@ -147,7 +152,8 @@ static struct vp_model_ids ids_of(const struct export *export)
 
 /* ---- Tensors ------------------------------------------------------------ */
 
-/* In its own shape: a table of one row is a vector in a checkpoint. */
+/* Reads a parameter in its own shape: a checkpoint stores a table of one row as
+ * a vector. */
 static enum vp_status read_param(void *ctx, const struct vp_hf_param *param,
                                  float *out, struct vp_err *err)
 {

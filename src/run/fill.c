@@ -1,3 +1,5 @@
+/* Fill-mask: runs all sequences through the model once, and picks the best ids
+ * of each gap from its logits. */
 #include "run/fill.h"
 
 #include "run/inference.h"
@@ -8,11 +10,11 @@ struct job {
     const struct vp_fill_config *with;
     struct vp_dims dims;
     struct vp_batch batch;
-    struct vp_filling *gaps; /* of all sequences, in order */
+    struct vp_filling *gaps; /* gaps of all sequences, in order */
     int64_t n_gaps;
     int64_t *first; /* [n_sequences + 1] first gap of each sequence */
-    int64_t n_each; /* rows of logits of a sequence: the most gaps of one */
-    float *logits;  /* of one gap */
+    int64_t n_each; /* rows of logits per sequence: the most gaps of any */
+    float *logits;  /* [vocab] logits of one gap */
     struct vp_sample_candidate *candidates;
 };
 
@@ -89,7 +91,7 @@ static void find_gaps(struct job *job)
 
 /* ---- Running ------------------------------------------------------------ */
 
-/* Gap `g` of row `i` of a minibatch; NULL: there is none. */
+/* Returns gap `g` of row `i` of a minibatch; NULL: there is none. */
 static struct vp_filling *gap_at(const struct job *job, uint64_t minibatch,
                                  int64_t i, int64_t g)
 {
@@ -130,8 +132,8 @@ static enum vp_status next_batch(void *ctx, uint64_t minibatch,
     return VP_OK;
 }
 
-/* Moves the most likely candidates, of equal ones those with small ids, to the
- * gap. */
+/* Moves the most likely candidates to the gap; of equal ones, those with
+ * smaller ids. */
 static void choose_best(struct vp_sample_candidate *candidates, int n,
                         struct vp_filling *gap)
 {
@@ -214,7 +216,7 @@ enum vp_status vp_fill(const struct vp_fill_config *config,
 
     if (config->config->model->task != VP_TASK_MASKED_LM)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "a %s model fills no gaps; take a bert model",
+                          "a %s model cannot fill gaps; use a bert model",
                           config->config->model->name);
     job = calloc(1, sizeof(*job));
     if (!job)
@@ -232,7 +234,7 @@ enum vp_status vp_fill(const struct vp_fill_config *config,
         *n_out = job->n_gaps;
         job->gaps = NULL;
     }
-    if (!lost) /* a rank that did not return may still use it */
+    if (!lost) /* leaked otherwise: a rank that did not return may use it */
         job_free(job);
     return st;
 }

@@ -1,4 +1,5 @@
-/* The most likely tokens for the gaps of texts, by a masked language model. */
+/* Finds the most likely tokens for the gaps (mask tokens) of texts with a
+ * masked language model. */
 #ifndef VP_RUN_FILL_H
 #define VP_RUN_FILL_H
 
@@ -11,8 +12,9 @@
 
 enum { VP_FILL_BEST = 5 };
 
-/* A gap and what fits it best, most likely first. Probabilities are of the whole
- * vocabulary; there are fewer than VP_FILL_BEST if that is smaller. */
+/* A gap and its best tokens, most likely first. Probabilities are over the
+ * whole vocabulary. `n` is less than VP_FILL_BEST only if the vocabulary is
+ * smaller. */
 struct vp_filling {
     int64_t sequence, position;
     int n;
@@ -20,19 +22,19 @@ struct vp_filling {
 };
 
 struct vp_fill_config {
-    const struct vp_config *config; /* of vp_model_source_config() */
+    const struct vp_config *config; /* from vp_model_source_config() */
     const struct vp_model_source *source;
-    struct vp_inference_job *job; /* NULL: this process is alone */
+    struct vp_inference_job *job; /* several processes; NULL: one */
     const struct vp_sequence *sequences;
     int64_t n_sequences;
-    int32_t mask; /* the id that marks a gap */
+    int32_t mask; /* id of the mask token, which marks a gap */
     void *ctx;
     vp_notice_fn notice;
 };
 
 /* Writes an array of all gaps, in order of sequences and positions, to
- * *fillings_out; free() it. VP_ERR_INVALID names a sequence, from 1 on, that the
- * model cannot take or that has no gap. */
+ * `*fillings_out`; the caller frees it. VP_ERR_INVALID names a sequence
+ * (counted from 1) that the model cannot take or that has no gap. */
 enum vp_status vp_fill(const struct vp_fill_config *config,
                        struct vp_filling **fillings_out, int64_t *n_out,
                        struct vp_err *err);

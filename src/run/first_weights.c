@@ -1,3 +1,5 @@
+/* Loads initial weights from a Hugging Face folder or a checkpoint, and keeps
+ * their origin for a later export. */
 #include "run/first_weights.h"
 
 #include "ckpt/ckpt.h"
@@ -13,12 +15,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One of the two is open. */
+/* Either `folder` or `ckpt` is open. */
 struct vp_first_weights {
     struct vp_hf_folder *folder;
     struct vp_ckpt *ckpt;
-    const char *path; /* of the configuration */
-    bool untied; /* tied there, but not in the model: copies of one table */
+    const char *path; /* value of key `init` */
+    bool untied; /* tied in the source, but not here: copy one table twice */
     const struct vp_hf_arch *arch;
     struct vp_loader loader;
 };
@@ -43,9 +45,9 @@ static enum vp_status load(void *ctx, const struct vp_state_item *item,
     return vp_checkpoint_load(first->ckpt, &stored, out, err);
 }
 
-/* ---- Agreement ---------------------------------------------------------- */
+/* ---- Opening ------------------------------------------------------------ */
 
-/* The configuration with the model of the folder. */
+/* Compares the model of the folder with that of the configuration. */
 static enum vp_status check_folder(struct vp_first_weights *first,
                                    const struct vp_config *config,
                                    struct vp_err *err)
@@ -64,7 +66,8 @@ static enum vp_status check_folder(struct vp_first_weights *first,
                                      &first->untied, err);
 }
 
-/* Processes on other hosts could find another model under the same path. */
+/* Compares fingerprints: a path may lead to different models on different
+ * hosts. */
 static enum vp_status compare_folders(const struct vp_first_weights *first,
                                       const struct vp_resume_config *with,
                                       bool *agreed_out, struct vp_err *err)
@@ -82,11 +85,12 @@ static enum vp_status compare_folders(const struct vp_first_weights *first,
     lead = mine;
     if (vp_world_share(with->world, &lead, sizeof(lead), VP_LIMIT_NEVER) !=
         VP_OK)
-        return vp_err_set(err, VP_ERR_ABORTED, "init: the lead is gone");
+        return vp_err_set(err, VP_ERR_ABORTED,
+                          "init: process 0 has ended; see its messages");
     if (lead == mine)
         return VP_OK;
     return vp_err_set(err, VP_ERR_IO,
-                      "%s: holds other weights here than at the first process; "
+                      "%s: holds other weights than on the host of process 0; "
                       "give all hosts the same folder",
                       first->path);
 }
@@ -109,7 +113,8 @@ static enum vp_status open_folder(struct vp_first_weights *first,
     return compare_folders(first, with, agreed_out, err);
 }
 
-/* A checkpoint, or a folder that has some by their names. */
+/* Returns true if `path` is a checkpoint, or a folder with names of
+ * checkpoints. */
 static bool holds_checkpoint(const char *path)
 {
     static const char *const places[] = { "", "/checkpoints" };
@@ -195,7 +200,7 @@ void vp_first_weights_close(struct vp_first_weights *first)
 
 /* ---- Origin ------------------------------------------------------------- */
 
-/* <run>/checkpoints/step-<n>, or <out>/step-0 of an import. */
+/* `ckpt` is <run>/checkpoints/step-<n>, or <out>/step-0 of an import. */
 bool vp_first_weights_origin(const char *ckpt, char *out, size_t n)
 {
     char folder[PATH_MAX], layout[PATH_MAX];
@@ -217,7 +222,9 @@ static enum vp_status place_in(const char *run, char out[PATH_MAX],
 {
     if (snprintf(out, PATH_MAX, "%s/" VP_HUGGINGFACE_FOLDER, run) < PATH_MAX)
         return VP_OK;
-    return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long", run);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%.80s...: path is too long; choose another --output",
+                      run);
 }
 
 enum vp_status vp_first_weights_pass_on(const char *ckpt, const char *run,

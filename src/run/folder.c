@@ -1,3 +1,5 @@
+/* Creates, locks, checks and resumes run folders, and writes plan.json and
+ * metrics.jsonl. */
 #include "run/folder.h"
 
 #include "base/blocking.h"
@@ -41,7 +43,8 @@ static enum vp_status not_a_folder(const char *path, struct vp_err *err)
                       path);
 }
 
-/* Removes the last name of `path`, which becomes empty after the last one. */
+/* Removes the last component of `path`; a path with one component becomes
+ * empty. */
 static void leave_folder(char *path)
 {
     size_t n = strlen(path);
@@ -79,7 +82,9 @@ enum vp_status vp_folder_make(const char *path, struct vp_err *err)
     size_t n = strlen(path);
 
     if (n >= sizeof(part))
-        return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%.80s...: path is too long; choose another --output "
+                          "or log_directory",
                           path);
     for (size_t i = 1; i <= n; i++) {
         if (path[i] != '/' && path[i] != '\0')
@@ -92,8 +97,8 @@ enum vp_status vp_folder_make(const char *path, struct vp_err *err)
     return VP_OK;
 }
 
-/* A name that sorts by time, without colons, at which scp, rsync and containers
- * split; a number is added if the second is taken. */
+/* Names sort by time and have no colons, because scp, rsync and containers
+ * split paths there. A number is added if the name is taken. */
 void vp_folder_choose(const struct vp_config *config, const char *what,
                       char *path, size_t n)
 {
@@ -140,16 +145,17 @@ static enum vp_status cannot_write(const char *path, int error,
                       path, strerror(error));
 }
 
-/* Whether a run has been here: the launcher writes one file first, the run the
- * other. */
+/* Returns true for the files that every run folder has: the launcher writes
+ * command_history.log first, a run writes lock. */
 static bool is_of_a_run(const char *name)
 {
     return strcmp(name, "lock") == 0 ||
            strcmp(name, "command_history.log") == 0;
 }
 
-/* VP_ERR_INVALID for a folder with files that are not of a run, hidden ones
- * aside: a run would mix its own with them, or replace a config.yml. */
+/* Returns VP_ERR_INVALID for a folder whose files are not from a run (hidden
+ * files are ignored): a run would mix its files with them, or replace a
+ * config.yml. */
 static enum vp_status check_own(const char *path, struct vp_err *err)
 {
     char first[NAME_MAX + 1] = "";
@@ -177,7 +183,8 @@ static enum vp_status check_own(const char *path, struct vp_err *err)
                       path, first, (int)n, path);
 }
 
-/* Of a folder that no other run uses. */
+/* Refuses a folder that holds a run with a checkpoint or a step. The caller has
+ * made sure that no live run uses it. */
 static enum vp_status check_unused(const char *path, struct vp_err *err)
 {
     int n = 0;
@@ -203,7 +210,8 @@ static void lock_path(const char *folder, char *out, size_t n_bytes)
     snprintf(out, n_bytes, "%s/lock", folder);
 }
 
-/* Who holds the lock is for messages: it may stay unknown. */
+/* Writes process and host into the lock file, for messages of other processes.
+ * A failure is ignored: the lock works without it. */
 static void sign_lock(int fd)
 {
     char host[256], text[300];
@@ -215,19 +223,19 @@ static void sign_lock(int fd)
         (void)!pwrite(fd, text, (size_t)n, 0);
 }
 
-/* `fd` is the file of a lock that another process holds. */
+/* Refuses a folder whose lock another process holds; `fd` is the lock file. */
 static enum vp_status refuse_live(const char *path, int fd, struct vp_err *err)
 {
-    char text[300] = "", host[256] = "", who[300] = "";
+    char text[300] = "", host[256] = "", owner[300] = "";
     long pid = 0;
 
     (void)!pread(fd, text, sizeof(text) - 1, 0);
     if (sscanf(text, "%ld %255s", &pid, host) == 2)
-        snprintf(who, sizeof(who), " (process %ld on host %s)", pid, host);
+        snprintf(owner, sizeof(owner), " (process %ld on host %s)", pid, host);
     return vp_err_set(err, VP_ERR_INVALID,
                       "%s: a run is live there%s; choose another --output, or "
                       "wait for its end",
-                      path, who);
+                      path, owner);
 }
 
 enum vp_status vp_folder_check_live(const char *path, struct vp_err *err)
@@ -251,7 +259,7 @@ enum vp_status vp_folder_check(const char *path, struct vp_err *err)
     struct stat info;
 
     if (stat(path, &info) != 0)
-        return VP_OK; /* nothing is there; whether it can be made will show */
+        return VP_OK; /* does not exist; vp_folder_make() reports errors */
     if (!S_ISDIR(info.st_mode))
         return not_a_folder(path, err);
     if (access(path, W_OK | X_OK) != 0)
@@ -261,7 +269,7 @@ enum vp_status vp_folder_check(const char *path, struct vp_err *err)
     return check_unused(path, err);
 }
 
-/* VP_ERR_IO unless the open file `fd` is the one that `path` leads to. */
+/* Returns VP_ERR_IO unless `path` names the open file `fd`. */
 static enum vp_status check_same(int fd, const char *path, struct vp_err *err)
 {
     struct stat ours, named;
@@ -275,7 +283,7 @@ static enum vp_status check_same(int fd, const char *path, struct vp_err *err)
                       path);
 }
 
-/* The lock goes with the process, however it ends. */
+/* The kernel releases the lock when the process ends, in whatever way. */
 static enum vp_status lock_folder(struct vp_folder *folder, struct vp_err *err)
 {
     char file[sizeof(folder->path) + 16];
@@ -334,8 +342,8 @@ enum vp_status vp_folder_create(const struct vp_config *config,
     return vp_config_write(config, file, err);
 }
 
-/* A whole line about a step that stays. An evaluation of the last step will be
- * made again. */
+/* Returns true for a complete line about a step up to `step`. An evaluation at
+ * `step` itself is dropped, because it will be made again. */
 static bool keep_line(const char *line, int64_t step)
 {
     static const char start[] = "{\"step\": ";
@@ -350,7 +358,7 @@ static bool keep_line(const char *line, int64_t step)
     return at < step || (at == step && !strstr(end, "\"eval_loss\""));
 }
 
-/* Lines after `step` are of minibatches that will be trained on again. */
+/* Removes lines after `step`: their minibatches will be trained on again. */
 static enum vp_status cut_metrics(const struct vp_folder *folder, int64_t step,
                                   struct vp_err *err)
 {
@@ -404,7 +412,8 @@ enum vp_status vp_folder_resume(struct vp_folder *folder,
 
 /* ---- Several processes -------------------------------------------------- */
 
-/* The name is of this run, so that a file of another one does not count. */
+/* Checks that this process sees the lead's file. `token` is unique to this run,
+ * so that a file left by another run does not count. */
 static enum vp_status see_token(const struct vp_folder *folder, long long token,
                                 struct vp_err *err)
 {
@@ -466,8 +475,8 @@ enum vp_status vp_folder_share(struct vp_folder *folder, struct vp_world *world,
         return vp_world_status(world, err);
     if (st != VP_OK)
         return vp_err_set(err, st,
-                          "the other processes do not ask for the run folder; "
-                          "look at what they say");
+                          "run folder: the other processes do not answer; see "
+                          "their messages");
     return folder->path[0] ? check_shared(folder, world, limit, err) : VP_OK;
 }
 
@@ -526,7 +535,8 @@ void vp_folder_unread(const char *path, struct vp_err *line)
 
 /* ---- Describing --------------------------------------------------------- */
 
-/* Devices and edges are this machine's: a plan that is given back finds its own. */
+/* Writes plan.json. Devices and edges are those of this machine; a run that
+ * reads the plan again chooses its own. */
 static enum vp_status write_plan(const struct vp_folder *folder,
                                  const struct vp_config *config,
                                  const struct vp_plan *plan,
@@ -571,7 +581,7 @@ enum vp_status vp_folder_describe(const struct vp_folder *folder,
 
 /* ---- Writing ------------------------------------------------------------ */
 
-/* Every line reaches the file at once: a killed run loses none. */
+/* Flushes after every line, so that a killed run loses none. */
 static enum vp_status flush(struct vp_folder *folder, struct vp_err *err)
 {
     int call = vp_blocking_begin(VP_BLOCKING_FILE, "writing", NULL,
@@ -582,7 +592,7 @@ static enum vp_status flush(struct vp_folder *folder, struct vp_err *err)
     return failed ? metrics_failed(folder, errno, err) : VP_OK;
 }
 
-/* JSON has no infinity, and no NAN. */
+/* Writes all digits; null for NAN and infinities, which JSON does not have. */
 static void write_exact(FILE *f, double value)
 {
     if (isfinite(value))
@@ -606,7 +616,7 @@ static void write_norms(FILE *f, const struct vp_step_report *report)
                 (double)report->loss_scale, (long long)report->n_skipped);
 }
 
-/* 0 where no time was measured. */
+/* Returns `n` per second; 0 if no time was measured. */
 static double rate_of(double n, const struct vp_step_report *report)
 {
     return report->seconds > 0.0 ? n / report->seconds : 0.0;

@@ -1,3 +1,5 @@
+/* Computes the forecast of a run: parameters and FLOPs of each stage, and the
+ * simulated bubble. */
 #include "run/forecast.h"
 
 #include "graph/recompute.h"
@@ -32,8 +34,8 @@ static void count_lines(const struct vp_train_config *train,
             : vp_recompute_tail_lines(graph, first, n, stage->recompute_ratio);
 }
 
-/* Times in GFLOP: what a rank needs for one minibatch, as its programs have it.
- * A B that is not split contains the weight gradients. */
+/* Returns GFLOP per minibatch of one rank, as its programs have it, in place of
+ * times. A B that is not split contains the weight gradients. */
 static struct vp_stage_costs stage_costs(const struct vp_schedule *schedule,
                                          const struct vp_stage_price *price,
                                          const struct vp_graph *graph,
@@ -109,7 +111,8 @@ static struct vp_stage_costs mean_costs(const struct vp_stage_costs *costs,
     return mean;
 }
 
-/* If all stages had the mean work. */
+/* Returns the bubble that the schedule would have if all stages had the mean
+ * work. */
 static double theory(const struct vp_train_config *train,
                      const struct vp_schedule *schedule,
                      const struct vp_stage_costs *costs)

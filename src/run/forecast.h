@@ -1,4 +1,5 @@
-/* What a planned run will look like, stage by stage. */
+/* Forecast of a planned run: work, memory and slots per stage, and the
+ * bubble. */
 #ifndef VP_RUN_FORECAST_H
 #define VP_RUN_FORECAST_H
 
@@ -6,8 +7,8 @@
 #include "run/summary.h"
 #include "runtime/train_config.h"
 
-/* Fills `stages` and the part of `summary` that they and the schedule decide;
- * `summary` borrows `stages`, and these borrow `prices`. */
+/* Fills `stages`, and the fields of `summary` that follow from the stages and
+ * the schedule. `summary` borrows `stages`, and `stages` borrow `prices`. */
 enum vp_status vp_forecast_make(const struct vp_train_config *train,
                                 const struct vp_schedule *schedule,
                                 const struct vp_stage_price *prices,

@@ -1,3 +1,5 @@
+/* Measures the steps of a run, simulates its schedule if there is no forecast,
+ * and puts both side by side. */
 #include "run/forecast_check.h"
 
 #include "config/resolve.h"
@@ -7,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Minibatches of a stream that are timed together. */
+/* Minibatches of a stream (sync_mode asp) that form one part. */
 enum { STREAM_PART = 8 };
 
 void vp_forecast_check_begin(struct vp_forecast_check *check,
@@ -53,7 +55,7 @@ void vp_forecast_check_step(struct vp_forecast_check *check,
 
     if (n_after >= 0 && n_after % check->every == 0)
         add_mark(check, trainer);
-    if (check->n_steps == check->n_warm + 1) { /* forget the warm-up */
+    if (check->n_steps == check->n_warm + 1) { /* drop the warm-up */
         check->n_seconds = 0;
         check->all_seconds = check->waited = 0.0;
     }
@@ -70,7 +72,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median step: checkpoints and other programs disturb some. */
+/* Takes the median step, because checkpoints and other programs disturb some
+ * steps. */
 static void end_steps(struct vp_forecast_check *check)
 {
     int64_t n = check->n_seconds < VP_FORECAST_CHECK_STEPS
@@ -93,7 +96,7 @@ static double mean_seconds(int64_t after_ns, int64_t before_ns, double n)
     return n > 0.0 ? 1e-9 * (double)(after_ns - before_ns) / n : 0.0;
 }
 
-/* Minibatches of an update, of all replicas together. */
+/* Returns the minibatches per update, over all replicas. */
 static double round_size(const struct vp_forecast_check *check, int s)
 {
     int every = check->schedule->stages[s].update_every;
@@ -101,7 +104,8 @@ static double round_size(const struct vp_forecast_check *check, int s)
     return check->stream && every > 0 ? every : check->schedule->n_mb;
 }
 
-/* Times of R, B and W are counted together, and shared out by FLOPs. */
+/* Returns the costs of stage `s` in one part. The counters hold one time for R,
+ * B and W together, which is divided by FLOPs. */
 static struct vp_stage_costs part_costs(const struct vp_forecast_check *check,
                                         int part, int s)
 {
@@ -127,7 +131,7 @@ static struct vp_stage_costs part_costs(const struct vp_forecast_check *check,
     };
 }
 
-/* Medians over the parts: one that was disturbed does not count. */
+/* Returns medians over the parts, so that a disturbed part does not count. */
 static struct vp_stage_costs stage_costs(const struct vp_forecast_check *check,
                                          int s)
 {
@@ -149,7 +153,7 @@ static struct vp_stage_costs stage_costs(const struct vp_forecast_check *check,
     return median;
 }
 
-/* Sending and taking a message, without waits. */
+/* Returns the mean time to send and receive a message, without waiting. */
 static double message_seconds(const struct vp_forecast_check *check)
 {
     int64_t ns = 0, n = 0;
@@ -167,7 +171,7 @@ static double message_seconds(const struct vp_forecast_check *check)
 
 /* ---- Simulation ---------------------------------------------------------- */
 
-/* What all ranks compute in a step. */
+/* Returns the seconds that all ranks together compute in a step. */
 static double busy_seconds(const struct vp_forecast_check *check,
                            const struct vp_stage_costs *costs)
 {
@@ -210,7 +214,7 @@ static bool simulate(struct vp_forecast_check *check)
 
 /* ---- The end ------------------------------------------------------------- */
 
-/* One part from the start of the run to its end. */
+/* Makes one part of the whole run. */
 static void count_all(struct vp_forecast_check *check,
                       struct vp_trainer *trainer)
 {
@@ -227,7 +231,7 @@ void vp_forecast_check_end(struct vp_forecast_check *check,
 
     if (check->n_steps == 0)
         return;
-    if (check->n_steps <= check->n_warm) /* no others: they count */
+    if (check->n_steps <= check->n_warm) /* only warm-up steps: count them */
         count_all(check, trainer);
     else if (check->n_marks == 1)
         add_mark(check, trainer);
@@ -244,7 +248,8 @@ void vp_forecast_check_end(struct vp_forecast_check *check,
     check->ready = check->planned || simulate(check);
     if (check->ready)
         return;
-    /* Counts of other processes come late: a short run may know no others. */
+    /* Counters of other processes arrive late: a short run may have none in its
+     * marks. */
     count_all(check, trainer);
     check->ready = simulate(check);
 }
@@ -263,8 +268,9 @@ static double percent_more(double measured, double forecast)
     return forecast > 0.0 ? 100.0 * (measured / forecast - 1.0) : 0.0;
 }
 
-/* The stage with the largest difference; the largest one if there is none. */
-static int stage_to_tell(const struct vp_forecast_check *check)
+/* Returns the stage with the largest difference; without any, the largest
+ * stage. */
+static int stage_to_show(const struct vp_forecast_check *check)
 {
     const struct vp_forecast_numbers *a = &check->forecast;
     const struct vp_forecast_numbers *b = &check->measured;
@@ -286,7 +292,7 @@ void vp_forecast_check_text(const struct vp_forecast_check *check,
     const struct vp_forecast_numbers *a = &check->forecast;
     const struct vp_forecast_numbers *b = &check->measured;
     char seconds[2][32], bytes[2][VP_BYTES_TEXT];
-    int s = stage_to_tell(check);
+    int s = stage_to_show(check);
 
     seconds_text(a->step_seconds, seconds[0], sizeof(seconds[0]));
     seconds_text(b->step_seconds, seconds[1], sizeof(seconds[1]));

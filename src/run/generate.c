@@ -1,3 +1,5 @@
+/* Generation: runs decoding steps (decode_steps.h) through the pipeline, draws
+ * ids from the logits, and passes them to the sink. */
 #include "run/generate.h"
 
 #include "base/clock.h"
@@ -12,10 +14,10 @@ struct job {
     struct vp_decode_steps steps;
     struct vp_batch batch;
     struct vp_decoded_text *texts; /* [n_prompts] */
-    int32_t *ids;                  /* of all texts */
+    int32_t *ids;                  /* ids of all texts */
     int32_t *next;                 /* per text: drawn in this step, or NO_ID */
     int64_t *ended;                /* texts that end with this step */
-    float *logits;                 /* of one position */
+    float *logits;                 /* [vocab] logits of one position */
     struct vp_sample_candidate *candidates;
     struct vp_generate_stats stats;
 };
@@ -34,8 +36,8 @@ static enum vp_status check(const struct vp_generate_config *with,
 {
     if (with->config->model->task != VP_TASK_CAUSAL_LM)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "a %s model does not continue texts; take a gpt2 or "
-                          "cpm model",
+                          "a %s model cannot continue texts; use a gpt2 or cpm "
+                          "model",
                           with->config->model->name);
     if (with->max_tokens < 1 || with->n_prompts < 1)
         return vp_err_set(err, VP_ERR_INVALID,
@@ -47,7 +49,8 @@ static enum vp_status check(const struct vp_generate_config *with,
     return vp_sample_check(&with->sampling, err);
 }
 
-/* The last id of a text is not an input: it may lie behind the last position. */
+/* Returns the most ids that text `k` can have. Its last id is not an input, so
+ * there is one id more than there are positions. */
 static int64_t most_ids(const struct vp_generate_config *with, int64_t k)
 {
     int64_t room = with->config->sizes.positions + 1 - with->prompts[k].n_ids;
@@ -94,7 +97,7 @@ static void copy_prompts(struct job *job)
     }
 }
 
-/* Arrays of the batch that a cache asks for. */
+/* Allocates the arrays of the batch that are needed for a cache. */
 static enum vp_status add_places(struct job *job, const struct vp_dims *room,
                                  struct vp_err *err)
 {
@@ -121,7 +124,8 @@ static enum vp_status prepare(struct job *job, struct vp_err *err)
 
 /* ---- A decoding step ---------------------------------------------------- */
 
-/* Positions of row `i`, and the line that holds those up to the last of them. */
+/* Writes the positions of row `i`, and its cache line for each position up to
+ * the last one. */
 static void put_places(const struct vp_decode_row *row,
                        const struct vp_dims *dims, int64_t n_positions,
                        int64_t i, struct vp_batch *batch)
@@ -170,8 +174,8 @@ static enum vp_status next_batch(void *ctx, uint64_t minibatch,
     return VP_OK;
 }
 
-/* Returns true if the next id is always the most likely one: the device finds it,
- * and the host need not read the logits. */
+/* Returns true if the next id is always the most likely one: the device finds
+ * it, and the host need not read the logits. */
 static bool is_argmax(const struct vp_generate_config *with)
 {
     return !with->no_cache && with->sampling.temperature == 0.0 &&
@@ -258,7 +262,7 @@ static enum vp_status grow(struct job *job, int64_t k, bool *ended_out,
     return *ended_out && sink->end ? sink->end(sink->ctx, k, why, err) : VP_OK;
 }
 
-/* Gives each text of the step its id, in order of their numbers. */
+/* Gives each text of the step its id, in order of the texts. */
 static enum vp_status grow_all(struct job *job, struct vp_err *err)
 {
     struct vp_decode_steps *steps = &job->steps;
@@ -381,7 +385,7 @@ enum vp_status vp_generate(const struct vp_generate_config *config,
         st = open_and_run(job, &lost, err);
     if (config->stats_out)
         *config->stats_out = job->stats;
-    if (!lost) /* a rank that did not return may still use it */
+    if (!lost) /* leaked otherwise: a rank that did not return may use it */
         job_free(job);
     return st;
 }

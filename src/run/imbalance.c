@@ -1,3 +1,5 @@
+/* Finds a better partition from measured stage times: derives the speed of each
+ * rank, balances the blocks, and refines the result by simulation. */
 #include "run/imbalance.h"
 
 #include "plan/balance.h"
@@ -5,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The share of a step that one more block to another stage must save. */
+/* Share of a step that moving one block must save to be accepted. */
 #define LEAST_HELP 1e-3
 
 struct vp_stage_seconds vp_imbalance_measure(const struct vp_stage_stats *begin,
@@ -34,7 +36,7 @@ static double block_cost(const struct vp_cost_table *costs, int block)
     return at->alone.f + at->alone.b + at->alone.w;
 }
 
-/* Cost of `n` blocks from `first` on, without measured times. */
+/* Returns the cost of `n` blocks from `first` on, by the table. */
 static double stage_cost(const struct vp_cost_table *costs, int first, int n)
 {
     double sum = 0.0;
@@ -44,7 +46,7 @@ static double stage_cost(const struct vp_cost_table *costs, int first, int n)
     return sum;
 }
 
-/* Seconds per unit of cost, of every rank. */
+/* Computes measured seconds per unit of cost for every rank. */
 static void rank_speeds(const struct vp_cost_table *costs,
                         const struct vp_plan *plan,
                         const struct vp_schedule *schedule,
@@ -82,8 +84,8 @@ static enum vp_status simulate(const struct vp_schedule *schedule,
     return VP_OK;
 }
 
-/* The stages of another partition, by the speeds of their ranks; forward's share
- * and updates stay as they were measured. */
+/* Computes the seconds of the stages with another partition, from the speeds of
+ * their ranks. The share of the forward and the updates stay as measured. */
 static void scale_stages(const struct vp_cost_table *costs,
                          const struct vp_schedule *schedule,
                          const struct vp_stage_seconds *stages,
@@ -131,7 +133,7 @@ static enum vp_status balance(const struct vp_cost_table *costs,
 
 /* ---- An estimate -------------------------------------------------------- */
 
-/* Work of the busiest rank for a minibatch. */
+/* Returns the work of the busiest rank for a minibatch, in seconds. */
 static double busiest(const struct vp_cost_table *costs,
                       const struct vp_schedule *schedule, const double *speeds,
                       const int *partition)
@@ -167,16 +169,16 @@ enum vp_status vp_imbalance_estimate(const struct vp_cost_table *costs,
 
 /* ---- The search --------------------------------------------------------- */
 
-/* What a search for a partition is about. */
+/* Inputs of a search for a partition. */
 struct search {
     const struct vp_cost_table *costs;
     const struct vp_schedule *schedule;
     const struct vp_stage_seconds *stages; /* as measured */
-    double speeds[VP_MAX_STAGES];          /* of ranks */
+    double speeds[VP_MAX_STAGES];          /* per rank: seconds per cost */
 };
 
-/* Simulated seconds of a step. Every partition by the same rule: what the rule
- * does not know counts for none. */
+/* Computes simulated seconds of a step. The current partition is simulated,
+ * too, so that errors of the model affect all partitions alike. */
 static enum vp_status try_partition(const struct search *search,
                                     const int *partition, double *seconds_out,
                                     struct vp_err *err)
@@ -188,8 +190,9 @@ static enum vp_status try_partition(const struct search *search,
     return simulate(search->schedule, stages, seconds_out, err);
 }
 
-/* Takes one block from stage `from` and gives one to stage `to`; those between
- * keep their number of blocks. Stays so if that helps. */
+/* Takes one block from stage `from` and gives one to stage `to`; the stages
+ * between them keep their number of blocks. Undone unless the step becomes
+ * shorter. */
 static enum vp_status try_shift(const struct search *search, int from, int to,
                                 int *partition, double *seconds, bool *better,
                                 struct vp_err *err)
@@ -211,7 +214,8 @@ static enum vp_status try_shift(const struct search *search, int from, int to,
     return VP_OK;
 }
 
-/* Equal work is not the shortest step while a pipe fills and drains. */
+/* Moves single blocks: while a pipeline fills and drains, equal work does not
+ * give the shortest step. */
 static enum vp_status refine(const struct search *search, int *partition,
                              double *seconds, struct vp_err *err)
 {
@@ -261,7 +265,8 @@ enum vp_status vp_imbalance_find(const struct vp_cost_table *costs,
     st = schedule.n_ranks <= VP_MAX_STAGES
              ? find(&search, plan, out, err)
              : vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "re-balancing knows at most %d ranks, the run has %d",
+                          "re-balancing supports at most %d ranks, but the run "
+                          "has %d; use fewer ranks",
                           VP_MAX_STAGES, schedule.n_ranks);
     vp_schedule_release(&schedule);
     return st;

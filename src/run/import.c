@@ -1,3 +1,5 @@
+/* Import: reads a Hugging Face folder and writes its weights as a checkpoint
+ * with the ckpt writer. */
 #include "run/import.h"
 
 #include "ckpt/writer.h"
@@ -17,7 +19,8 @@
 
 enum { WRITE_MS = 30 * 60 * 1000 };
 
-/* The configuration of a run that would train the model, for the facts. */
+/* Makes the configuration of a run with this model, which the facts are made
+ * from. */
 static enum vp_status make_config(const struct vp_hf_folder *folder,
                                   struct vp_config *out, struct vp_err *err)
 {
@@ -28,12 +31,13 @@ static enum vp_status make_config(const struct vp_hf_folder *folder,
              vp_hf_model(folder)->name);
     if (snprintf(json, sizeof(json), "config=%s/config.json",
                  vp_hf_path(folder)) >= PATH_MAX)
-        return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%.80s...: path is too long; move the folder",
                           vp_hf_path(folder));
     return vp_config_parse("import", model, strlen(model), sets, 1, out, err);
 }
 
-/* A table of one row is a vector in a checkpoint. */
+/* A checkpoint stores a table of one row as a vector. */
 static struct vp_ckpt_item item_of(const struct vp_hf_param *param)
 {
     struct vp_ckpt_item item = { .block = param->block,
@@ -65,7 +69,7 @@ static enum vp_status fill(const struct vp_hf_folder *folder,
     return vp_ckpt_writer_finish(writer, WRITE_MS, err);
 }
 
-/* Files hold the same layout: nothing is transposed on the way. */
+/* Both kinds of files have the same layout, so nothing is transposed. */
 static enum vp_status write_weights(const struct vp_hf_folder *folder,
                                     const struct vp_facts *facts,
                                     const char *to, struct vp_err *err)
@@ -98,7 +102,7 @@ static enum vp_status import(const struct vp_hf_folder *folder, const char *to,
 {
     char origin[PATH_MAX];
     struct vp_facts *facts = NULL;
-    struct vp_config config;
+    struct vp_config config = { .path = NULL };
     enum vp_status st = make_config(folder, &config, err);
 
     if (st == VP_OK &&
@@ -108,7 +112,8 @@ static enum vp_status import(const struct vp_hf_folder *folder, const char *to,
     vp_config_release(&config);
     if (st == VP_OK && snprintf(origin, sizeof(origin),
                                 "%s/" VP_HUGGINGFACE_FOLDER, to) >= PATH_MAX)
-        st = vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long", to);
+        st = vp_err_set(err, VP_ERR_INVALID,
+                        "%.80s...: path is too long; name another folder", to);
     if (st == VP_OK)
         st = vp_folder_make(to, err);
     if (st == VP_OK)

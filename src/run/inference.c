@@ -1,3 +1,5 @@
+/* Inference: builds forward graphs, plans them on the stages of the
+ * configuration, and runs them with a trainer that has no optimizer. */
 #include "run/inference.h"
 
 #include "config/buckets.h"
@@ -10,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PART = 64 }; /* minibatches between two looks at `stop` */
+enum { PART = 64 }; /* minibatches between two checks of `stop` */
 
 struct vp_inference {
-    struct vp_inference_job *job; /* NULL: this process is alone */
+    struct vp_inference_job *job; /* several processes; NULL: one */
     struct vp_graph graphs[VP_MAX_BUCKETS];
     int n_graphs;
     int *devices;
@@ -23,7 +25,7 @@ struct vp_inference {
     struct vp_trainer *trainer;
 };
 
-/* Weights are loaded: only constants need a value of their own. */
+/* Weights are loaded later, so only constants get their values here. */
 static void init_constant(const struct vp_graph *graph, vp_par par,
                           uint64_t seed, int64_t begin, int64_t n, float *out)
 {
@@ -65,7 +67,8 @@ static enum vp_status build(const struct vp_inference_config *with,
     return VP_OK;
 }
 
-/* How training recomputes, swaps and counts minibatches is not asked. */
+/* Returns the plan without the parts that only training uses: recomputation,
+ * swapping and accumulation. */
 static struct vp_plan forward_plan(const struct vp_plan *plan)
 {
     return (struct vp_plan){
@@ -86,7 +89,8 @@ static struct vp_world *world_of(const struct vp_inference_config *with)
     return with->job ? with->job->world : NULL;
 }
 
-/* All that this process does by itself. `train` borrows from `inference`. */
+/* Makes the plan of this process, without the others. `train` borrows from
+ * `inference`. */
 static enum vp_status plan(const struct vp_inference_config *with,
                            struct vp_inference *inference,
                            struct vp_train_config *train, struct vp_err *err)
@@ -129,7 +133,7 @@ static enum vp_status create(const struct vp_inference_config *with,
     struct vp_train_config train;
     enum vp_status st = plan(with, inference, &train, err);
 
-    if (st == VP_OK) /* a trainer asks the other processes itself */
+    if (st == VP_OK) /* vp_trainer_create() agrees with the other processes */
         st = vp_trainer_create(&train, &inference->trainer, err);
     else if (world_of(with))
         st = vp_world_agree(world_of(with), st, VP_LIMIT_NEVER, err);
@@ -138,7 +142,7 @@ static enum vp_status create(const struct vp_inference_config *with,
     return st;
 }
 
-/* Opens what all processes of the job know to be opened. */
+/* Opens the model in this process; all processes of the job do the same. */
 static enum vp_status open_here(const struct vp_inference_config *config,
                                 struct vp_inference **out, struct vp_err *err)
 {
@@ -166,7 +170,7 @@ static enum vp_status open_here(const struct vp_inference_config *config,
 
 /* ---- Several processes -------------------------------------------------- */
 
-/* What the lead opens. */
+/* Request of the lead: the parts of its configuration that others need. */
 struct request {
     unsigned outputs;
     int n_dims;
@@ -175,7 +179,7 @@ struct request {
     bool has_sink;
 };
 
-/* All processes come here; each gets the lead's request. */
+/* Called by all processes; `request` becomes that of the lead. */
 static enum vp_status share(struct vp_inference_job *job,
                             struct request *request, struct vp_err *err)
 {
@@ -185,14 +189,15 @@ static enum vp_status share(struct vp_inference_job *job,
     VP_TRY(st);
     job->told = true;
     st = vp_world_share(job->world, request, sizeof(*request), VP_LIMIT_NEVER);
-    return st == VP_OK ? VP_OK
-                       : vp_err_set(err, st,
-                                    "the lead does not say what it opens; "
-                                    "look at what it says");
+    return st == VP_OK
+               ? VP_OK
+               : vp_err_set(err, st,
+                            "inference: process 0 sent no request; see its "
+                            "messages");
 }
 
-static enum vp_status tell(const struct vp_inference_config *with,
-                           struct vp_err *err)
+static enum vp_status send_request(const struct vp_inference_config *with,
+                                   struct vp_err *err)
 {
     struct request request = { .outputs = with->outputs,
                                .n_dims = with->n_dims,
@@ -205,13 +210,14 @@ static enum vp_status tell(const struct vp_inference_config *with,
     return share(with->job, &request, err);
 }
 
-/* Logits go to the sink of the lead. */
+/* Never called: logits go to the sink of the lead. */
 static enum vp_status take_nothing(void *ctx, const struct vp_logits *logits,
                                    struct vp_err *err)
 {
     (void)ctx;
     (void)logits;
-    return vp_err_set(err, VP_ERR_INVALID, "logits for a rank that follows");
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "logits in a process that is not the lead");
 }
 
 enum vp_status vp_inference_follow(const struct vp_inference_config *config,
@@ -246,7 +252,7 @@ enum vp_status vp_inference_open(const struct vp_inference_config *config,
 {
     VP_TRY(check(config, err));
     if (world_of(config))
-        VP_TRY(tell(config, err));
+        VP_TRY(send_request(config, err));
     return open_here(config, out, err);
 }
 

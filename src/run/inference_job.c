@@ -1,3 +1,4 @@
+/* Agreement and error handling between the processes of an inference job. */
 #include "run/inference_job.h"
 
 #include "run/plan_agree.h"
@@ -35,7 +36,8 @@ enum vp_status vp_inference_check(const struct vp_config *config,
 
 /* ---- The same model ----------------------------------------------------- */
 
-/* Compares this process's `mine` with the lead's `leads`. */
+/* Compares the description of this process's checkpoint, `mine`, with the
+ * lead's. */
 static enum vp_status compare(const struct vp_config *config,
                               const struct vp_model_source *source,
                               const struct vp_world *world, const char *mine,
@@ -94,7 +96,7 @@ void vp_inference_give_up(struct vp_inference_job *job, enum vp_status status,
 {
     if (!job->world || job->agreed)
         return;
-    if (!job->told) /* the others are in vp_inference_follow() */
+    if (!job->told) /* the others wait in vp_inference_follow() */
         vp_world_agree(job->world, status, VP_LIMIT_NEVER, err);
     else
         vp_world_abort(job->world, status, err->text);

@@ -1,3 +1,5 @@
+/* Launches the ranks of a job with mpirun, listens to the supervisor, and makes
+ * new attempts from the last checkpoint. */
 #include "run/launcher.h"
 
 #include "base/host.h"
@@ -25,32 +27,32 @@
 
 enum {
     LISTEN_MS = 100,
-    TELL_MS = 2000,   /* for mpirun to end when it is told to */
-    LEAVE_MS = 10000, /* for mpirun to end when its ranks have */
-    END_MS = 4000,    /* for everything to end */
-    EXIT_MS = 30000,  /* for ranks that are done to exit */
-    REFUSED = 2,      /* exit status of vpipe */
+    TERM_MS = 2000,   /* for mpirun to exit after SIGTERM */
+    LEAVE_MS = 10000, /* for mpirun to exit after its ranks have */
+    END_MS = 4000,    /* for all processes to end */
+    EXIT_MS = 30000,  /* for ranks that have finished to exit */
+    REFUSED = 2,      /* exit status of vpipe for a refused configuration */
 };
 
-/* A job over all its attempts. */
+/* State of a job over all its attempts. */
 struct launch {
     const struct vp_launch_options *options;
-    const struct vp_config *config; /* of the next attempt */
-    struct vp_config small;         /* without lost hosts, if any were */
-    bool is_small;
+    const struct vp_config *config; /* for the next attempt */
+    struct vp_config small;         /* configuration without lost hosts */
+    bool is_small;                  /* `small` is in use */
     char folder[1024];
-    struct vp_scratch scratch; /* the folder, if there is no run folder */
-    int attempt;               /* 0 = first */
-    struct vp_ckpt_id
-        saved; /* where it starts, after the first; step -1: anew */
+    struct vp_scratch scratch; /* temporary folder, if there is no run folder */
+    int attempt;               /* 0: the first */
+    /* Checkpoint that a later attempt starts from; step -1: none. */
+    struct vp_ckpt_id saved;
     struct vp_supervisor *supervisor;
     struct vp_mpirun tool;
     struct vp_process mpirun;
-    struct vp_relay *output;  /* of what the ranks print */
-    struct vp_relay *errors;  /* likewise; held until a rank has come */
-    char said[VP_RELAY_HELD]; /* by mpirun before any rank came */
+    struct vp_relay *output;  /* standard output of the ranks */
+    struct vp_relay *errors;  /* standard error; held until a rank reports */
+    char said[VP_RELAY_HELD]; /* output of mpirun before any rank reported */
     struct vp_err lost;       /* why output was not written; "": all was */
-    bool unread;              /* the reader of the output has gone */
+    bool unread;              /* the reader of the output has closed it */
     bool stop_passed_on;
 };
 
@@ -77,8 +79,8 @@ static void show_warning(void *ctx, const char *line)
     launch->options->warning(launch->options->ctx, line);
 }
 
-/* Finds the newest checkpoint of the run folder. Step -1: the folder can be read
- * and holds none, so the run was never saved. */
+/* Finds the newest checkpoint of the run folder. Step -1: the folder can be
+ * read and has no checkpoint. */
 static enum vp_status find_saved(struct launch *launch, struct vp_err *err)
 {
     char path[sizeof(launch->folder) + 16];
@@ -99,7 +101,8 @@ static enum vp_status find_saved(struct launch *launch, struct vp_err *err)
     return st;
 }
 
-/* A run that was never saved starts anew in its folder. */
+/* Removes the metrics of a run that has no checkpoint and starts again in its
+ * folder. */
 static void forget(const struct launch *launch)
 {
     char path[sizeof(launch->folder) + 16];
@@ -117,7 +120,7 @@ static void add_program(const struct launch *launch, struct vp_words *out)
     vp_words_add(out, path);
 }
 
-/* The arguments of a rank: what the user wrote, and where it starts. */
+/* Builds the argv of a rank: the user's arguments, and --resume or --output. */
 static void make_rank(const struct launch *launch, struct vp_words *out)
 {
     const struct vp_launch_options *options = launch->options;
@@ -192,7 +195,8 @@ static enum vp_status start(struct launch *launch, struct vp_err *err)
     return st;
 }
 
-/* A signal asks all ranks for a checkpoint; a second one ends them at once. */
+/* Forwards the first signal to all ranks, which save a checkpoint and stop.
+ * Returns VP_ERR_INTERRUPTED after a second one, which ends them at once. */
 static enum vp_status pass_signals_on(struct launch *launch)
 {
     int n = launch->options->stop ? *launch->options->stop : 0;
@@ -206,9 +210,9 @@ static enum vp_status pass_signals_on(struct launch *launch)
     return VP_OK;
 }
 
-/* Ctrl-Z reaches this process alone: mpirun and the ranks have process groups of
- * their own. Ranks on this machine are signalled here, so that every mpirun
- * will do; mpirun passes the signals on to ranks on other machines. */
+/* Ctrl-Z reaches only this process: mpirun and the ranks have their own process
+ * groups. Ranks on this machine are signalled directly, which works with every
+ * mpirun; ranks on other machines are signalled through mpirun. */
 static void pass_suspension_on(struct launch *launch)
 {
     const struct vp_launch_options *options = launch->options;
@@ -226,9 +230,9 @@ static void pass_suspension_on(struct launch *launch)
     vp_supervisor_signal(launch->supervisor, SIGCONT);
 }
 
-/* Listens until the job is decided; what is left of it when mpirun has ended
- * has a moment to be heard. */
-static enum vp_outcome look_after(struct launch *launch)
+/* Polls until the outcome of the job is known. After mpirun has exited, waits
+ * END_MS for the last reports of ranks. */
+static enum vp_outcome supervise(struct launch *launch)
 {
     struct vp_limit give_up = VP_LIMIT_NEVER;
 
@@ -251,17 +255,18 @@ static enum vp_outcome look_after(struct launch *launch)
     }
 }
 
-/* Without ranks, mpirun ends by itself. It is given time for that, unless it
- * has ranks that cannot be reached: Open MPI's crashes, and leaves its files,
- * if it is told to end while it does. */
+/* mpirun exits by itself once its ranks have ended, and gets time for that,
+ * unless some ranks cannot be reached: Open MPI's mpirun crashes and leaves its
+ * files if it gets SIGTERM while it exits. */
 static void end_ranks(struct launch *launch)
 {
     int n_left = vp_supervisor_end(launch->supervisor, END_MS);
 
-    vp_process_wait(&launch->mpirun, n_left > 0 ? TELL_MS : LEAVE_MS);
+    vp_process_wait(&launch->mpirun, n_left > 0 ? TERM_MS : LEAVE_MS);
 }
 
-/* mpirun ends with the status of the first rank that ended badly. */
+/* Returns the signal that killed a rank, or 0: mpirun exits with the status of
+ * the first rank that failed. */
 static int signal_of(const struct launch *launch)
 {
     int status = launch->mpirun.status;
@@ -273,15 +278,15 @@ static int signal_of(const struct launch *launch)
     return WEXITSTATUS(status) - 128;
 }
 
-/* The first line of what mpirun said; "": it said nothing. */
-static void first_words(const struct launch *launch, char *out, size_t n_bytes)
+/* Writes the first line that mpirun printed; "": none. */
+static void first_line(const struct launch *launch, char *out, size_t n_bytes)
 {
     const char *at = launch->said + strspn(launch->said, "- \n");
 
     snprintf(out, n_bytes, "%.*s", (int)strcspn(at, "\n"), at);
 }
 
-/* How to see what mpirun does. */
+/* Appends how the user can see mpirun's own output. */
 static void add_remedy(const struct launch *launch, struct vp_err *err)
 {
     if (launch->options->no_folder)
@@ -292,15 +297,15 @@ static void add_remedy(const struct launch *launch, struct vp_err *err)
                       launch->folder);
 }
 
-/* mpirun starts the ranks of a job together, or none. */
+/* mpirun starts either all ranks of a job or none. */
 static enum vp_status not_started(const struct launch *launch,
                                   struct vp_err *err)
 {
     int status = launch->mpirun.status;
     char why[512];
 
-    first_words(launch, why, sizeof(why));
-    /* A rank that refuses its configuration says why, as every vpipe does. */
+    first_line(launch, why, sizeof(why));
+    /* A rank that refuses its configuration has printed the reason. */
     if (why[0] && WIFEXITED(status) && WEXITSTATUS(status) == REFUSED)
         return vp_err_set(err, VP_ERR_INVALID, "%s", why);
     vp_err_set(err, VP_ERR_ABORTED, "no rank started: %s; ",
@@ -327,7 +332,7 @@ static enum vp_status report(const struct launch *launch, struct vp_err *err)
                                                : VP_ERR_ABORTED;
 }
 
-/* Ranks that are done exit by themselves. */
+/* Waits up to EXIT_MS for ranks that have finished to exit. */
 static void let_exit(struct launch *launch)
 {
     struct vp_limit limit = vp_limit_ms(EXIT_MS);
@@ -338,10 +343,10 @@ static void let_exit(struct launch *launch)
         pass_suspension_on(launch);
     }
     if (!launch->mpirun.ended)
-        notice(launch, "ranks that are done did not exit; they are ended");
+        notice(launch, "ranks have finished but do not exit; ending them");
 }
 
-/* What became of the job, when all have ended. */
+/* Returns the status of the job after all processes have ended. */
 static enum vp_status settle(const struct launch *launch,
                              enum vp_outcome outcome, struct vp_err *err)
 {
@@ -367,7 +372,8 @@ static enum vp_status settle(const struct launch *launch,
     return VP_ERR_IO;
 }
 
-/* After the ranks have exited, and before anything is printed about them. */
+/* To be called after the ranks have exited, before anything is printed about
+ * them. */
 static void finish_output(struct launch *launch)
 {
     enum vp_status st;
@@ -389,12 +395,12 @@ static enum vp_status attempt(struct launch *launch, struct vp_err *err)
     enum vp_outcome outcome = VP_OUTCOME_NONE;
 
     if (st == VP_OK) {
-        outcome = look_after(launch);
+        outcome = supervise(launch);
         if (outcome == VP_OUTCOME_DONE || outcome == VP_OUTCOME_INTERRUPTED)
             let_exit(launch);
         end_ranks(launch);
     }
-    vp_process_end(&launch->mpirun, TELL_MS);
+    vp_process_end(&launch->mpirun, TERM_MS);
     vp_process_end_orphans(END_MS);
     finish_output(launch);
     vp_mpirun_close(&launch->tool);
@@ -410,7 +416,7 @@ static bool is_lost(void *ctx, const char *host)
     return vp_supervisor_has_lost(launch->supervisor, host);
 }
 
-/* The next attempt does without the hosts that are lost. */
+/* Makes the configuration of the next attempt, without the lost hosts. */
 static enum vp_status leave_hosts_out(struct launch *launch, const char *host,
                                       struct vp_err *err)
 {
@@ -441,7 +447,7 @@ static enum vp_status leave_hosts_out(struct launch *launch, const char *host,
     return VP_OK;
 }
 
-/* Prepares the next attempt; false if there is to be none. */
+/* Prepares the next attempt. Returns false if there is none. */
 static bool try_again(struct launch *launch, enum vp_status st,
                       struct vp_err *err)
 {
@@ -518,7 +524,7 @@ enum vp_status vp_launch(const struct vp_config *config,
     if (st == VP_OK && launch.lost.text[0])
         st = vp_err_set(err, VP_ERR_IO, "%s", launch.lost.text);
     if (st == VP_ERR_INTERRUPTED)
-        err->text[0] = '\0'; /* of an earlier attempt */
+        err->text[0] = '\0'; /* drop the message of an earlier attempt */
     if (st == VP_ERR_INTERRUPTED && launch.unread && !options->no_folder)
         vp_folder_unread(launch.folder, err);
     return st;

@@ -1,3 +1,4 @@
+/* Logs of ranks in the format of the original vPipe; log.h lists its rules. */
 #include "run/log.h"
 
 #include <errno.h>
@@ -6,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The original does not time so many print_frequency of an epoch. */
+/* Multiple of print_frequency that the original does not time in an epoch. */
 enum { WARM_UP = 5 };
 
 static double now(void)
@@ -24,7 +25,7 @@ static double gigabytes(const struct vp_log *log, int stage)
 
 /* ---- Files -------------------------------------------------------------- */
 
-/* Every line reaches its file at once: a killed run loses none. */
+/* Flushes after every line, so that a killed run loses none. */
 static enum vp_status flush(struct vp_log *log, int rank, struct vp_err *err)
 {
     if (fflush(log->files[rank]) != 0)
@@ -147,7 +148,7 @@ void vp_log_close(struct vp_log *log)
 
 /* ---- Steps -------------------------------------------------------------- */
 
-/* "2.5000 (2.7500)"; NAN: "-". */
+/* Prints "Loss: 2.5000 (2.7500)", with "-" for NAN. */
 static void print_losses(FILE *out, double loss, double mean)
 {
     fputs("Loss: ", out);
@@ -197,7 +198,7 @@ static void print_other(const struct vp_log *log, FILE *out, int stage,
             gigabytes(log, stage), gigabytes(log, stage));
 }
 
-/* `at`: minibatches of the epoch. */
+/* `at` is the number of minibatches of the epoch so far. */
 static void print_steps(struct vp_log *log, int64_t at,
                         const struct vp_step_report *report)
 {
@@ -224,8 +225,9 @@ static void print_steps(struct vp_log *log, int64_t at,
     log->n_interval = 0;
 }
 
-/* In all logs: guides to the original look for losses in that of rank 0.
- * `at`: minibatches of the epoch; the step began `group` before. */
+/* Prints to all logs, because guides to the original look for losses in the log
+ * of rank 0. `at` is the number of minibatches of the epoch so far; the step
+ * began `group` minibatches before. */
 static void print_iteration(const struct vp_log *log, int64_t at,
                             const struct vp_step_report *report)
 {

@@ -1,3 +1,5 @@
+/* Logits of sequences: runs all of them through the model once, collects the
+ * rows, and writes a safetensors file. */
 #include "run/logits.h"
 
 #include "base/host.h"
@@ -8,9 +10,9 @@
 
 struct job {
     const struct vp_logits_config *with;
-    bool pairs;
+    bool pairs; /* source and target, for an encoder-decoder model */
     struct vp_dims dims;
-    int64_t rows_each; /* rows of logits of a sequence: dims.seq, or tgt_seq */
+    int64_t rows_each; /* rows of logits per sequence: dims.seq, or tgt_seq */
     struct vp_batch batch;
     int64_t *lengths; /* [n_sequences] */
     float *logits;    /* [n_sequences, rows_each, vocab] */
@@ -70,7 +72,7 @@ static void set_dims(struct job *job)
         longest = max64(longest, max64(s->n_ids, s->n_target));
     }
     job->rows_each = job->pairs ? dims->tgt_seq : dims->seq;
-    if (job->pairs) /* it counts tokens */
+    if (job->pairs) /* batch_size counts tokens */
         batch = max64(1, batch / longest);
     dims->batch = min64(batch, with->n_sequences);
 }
@@ -119,7 +121,7 @@ static enum vp_status take_logits(void *ctx, const struct vp_logits *logits,
 
 /* ---- All of it ---------------------------------------------------------- */
 
-/* All logits are in memory until they are written. */
+/* All logits stay in memory until they are written. */
 static enum vp_status allocate(struct job *job, struct vp_err *err)
 {
     const struct vp_logits_config *with = job->with;
@@ -220,7 +222,7 @@ enum vp_status vp_logits_write(const struct vp_logits_config *config,
         *shape_out = (struct vp_logits_shape){ config->n_sequences,
                                                job->rows_each,
                                                config->config->sizes.vocab };
-    if (lost) /* a rank that did not return may still use it */
+    if (lost) /* leaked: a rank that did not return may still use it */
         return st;
     release(job);
     free(job);

@@ -1,3 +1,4 @@
+/* Describes this machine, and looks up, measures and stores its profile. */
 #include "run/machine_profile.h"
 
 #include "base/host.h"
@@ -14,13 +15,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Texts of a profile have at most 256 bytes. */
+/* Texts in a profile have at most 256 bytes. */
 enum { TEXT_BYTES = 240 };
 
 /* ---- Facts -------------------------------------------------------------- */
 
-/* The first line of a file that begins with `key`, after it and what separates
- * it; "" if there is none. `key` may be "". */
+/* Reads the first line of a file that begins with `key`, without the key and
+ * its separator; "" if there is none. `key` may be "". */
 static void read_line(const char *path, const char *key, char text[TEXT_BYTES])
 {
     FILE *f = fopen(path, "re");
@@ -39,7 +40,8 @@ static void read_line(const char *path, const char *key, char text[TEXT_BYTES])
         fclose(f);
 }
 
-/* Texts stand in JSON, as ASCII. */
+/* Copies a text into the arena, with '?' for characters that are not printable
+ * ASCII. */
 static const char *keep(struct vp_arena *arena, char *text)
 {
     for (char *at = text; *at; at++)
@@ -100,9 +102,9 @@ static const char *clocks_text(bool host_memory, struct vp_arena *arena)
     return keep(arena, text);
 }
 
-/* Libraries that compute, and parts of vpipe. */
+/* Libraries that compute, and a hash over the files of vpipe. */
 struct libraries {
-    struct vp_strbuf names; /* with versions, as far as files have them */
+    struct vp_strbuf names; /* file names, which may contain versions */
     struct vp_sha256 build;
 };
 
@@ -179,8 +181,8 @@ enum vp_status vp_machine_profile_facts(
 
 /* ---- Cache or measurement ------------------------------------------------ */
 
-static void tell(const struct vp_machine_profile_config *config,
-                 const char *line)
+static void show_notice(const struct vp_machine_profile_config *config,
+                        const char *line)
 {
     if (config->notice && line[0])
         config->notice(config->ctx, line);
@@ -202,16 +204,16 @@ static enum vp_status measure(const struct vp_machine_profile_config *config,
     return vp_profile_measure(&request, arena, out, err);
 }
 
-/* Where a workload's profile is in the cache. */
+/* Location of a workload's profile in the cache. */
 struct place {
     struct vp_block_key *keys;
-    struct vp_profile_facts today;
+    struct vp_profile_facts today; /* facts of this machine */
     char name[VP_PROFILE_NAME];
     char home[PATH_MAX];
-    const char *folder; /* NULL: there is no cache */
+    const char *folder; /* may point to `home`; NULL: there is no cache */
 };
 
-/* Frees place->keys if it fails. */
+/* The caller frees `out->keys` after success. */
 static enum vp_status find_place(const struct vp_machine_profile_config *config,
                                  struct vp_arena *arena, struct place *out)
 {
@@ -231,7 +233,8 @@ static enum vp_status find_place(const struct vp_machine_profile_config *config,
     return VP_OK;
 }
 
-/* `place` stays where it is: its folder may be in it. */
+/* Returns the cache folder or NULL. `place` must not be moved afterwards:
+ * `folder` may point into it. */
 static const char *folder_of(struct place *place)
 {
     if (!place->folder &&
@@ -274,7 +277,7 @@ static enum vp_status measure_and_store(
     VP_TRY(measure(config, &place->today, arena, out, err));
     if (folder_of(place) && vp_profile_cache_write(place->folder, place->name,
                                                    out, &unwritten) != VP_OK)
-        tell(config, unwritten.text);
+        show_notice(config, unwritten.text);
     return VP_OK;
 }
 
@@ -291,7 +294,7 @@ enum vp_status vp_machine_profile_get(
     if (config->measure || !read_place(config, &place, arena, out, &why)) {
         if (why.text[0])
             vp_err_suffix(&why, "; measuring again");
-        tell(config, why.text);
+        show_notice(config, why.text);
         st = measure_and_store(config, &place, arena, out, err);
     }
     free(place.keys);

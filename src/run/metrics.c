@@ -1,3 +1,5 @@
+/* Parses metrics.jsonl with a small JSON scanner that allocates nothing per
+ * line. */
 #include "run/metrics.h"
 
 #include "base/path.h"
@@ -15,7 +17,7 @@
 
 enum { MAX_DEPTH = 16 };
 
-/* The bytes that are left. */
+/* Unread bytes of the text. */
 struct scan {
     const char *at, *end;
 };
@@ -27,6 +29,8 @@ static void skip_space(struct scan *s)
         s->at++;
 }
 
+/* Skips spaces and takes `c`. Returns false if the next character is
+ * another. */
 static bool take(struct scan *s, char c)
 {
     skip_space(s);
@@ -46,7 +50,8 @@ static bool take_word(struct scan *s, const char *word)
     return true;
 }
 
-/* Four digits after \u, as UTF-8. Surrogates become '?'. */
+/* Takes the four digits after \u, and writes the code point as UTF-8.
+ * Surrogates and NUL become '?'. */
 static bool take_code(struct scan *s, char out[4], size_t *n_out)
 {
     unsigned code = 0;
@@ -78,7 +83,7 @@ static bool take_code(struct scan *s, char out[4], size_t *n_out)
     return true;
 }
 
-/* A string into `out`, cut to fit. */
+/* Takes a string, truncated to fit `out`. */
 static bool take_text(struct scan *s, char *out, size_t n_bytes)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -113,8 +118,8 @@ static bool take_text(struct scan *s, char *out, size_t n_bytes)
     return take(s, '"');
 }
 
-/* A number of at most 15 digits is one division or product of exact values;
- * strtod() does the others. */
+/* A number of at most 15 digits and no exponent is computed exactly by one
+ * division; strtod() does the others. */
 static bool take_number(struct scan *s, double *out)
 {
     static const double powers[] = { 1e0,  1e1,  1e2,  1e3, 1e4,  1e5,
@@ -150,7 +155,7 @@ static bool take_number(struct scan *s, double *out)
     return isfinite(*out);
 }
 
-/* A number or null. */
+/* Takes a number, or null as NAN. */
 static bool take_real(struct scan *s, double *out)
 {
     skip_space(s);
@@ -178,7 +183,7 @@ static bool take_list(struct scan *s, struct vp_metrics_list *out)
     return take(s, ']');
 }
 
-/* Any value. */
+/* Skips a value of any type. */
 static bool skip_value(struct scan *s, int depth)
 {
     char text[8], close;
@@ -206,7 +211,8 @@ static bool skip_value(struct scan *s, int depth)
 
 /* ---- Records -------------------------------------------------------------- */
 
-/* In asp the norm is a list, by stage. */
+/* Takes the gradient norm, which is a list with a value per stage in sync_mode
+ * asp. */
 static bool take_norm(struct scan *s, double *out)
 {
     struct vp_metrics_list list;
@@ -321,10 +327,10 @@ struct reader {
     FILE *file;
     char *line; /* VP_METRICS_LINE bytes */
     size_t n_bytes;
-    bool whole; /* ends with a line feed, and fits */
+    bool whole; /* ends with a line feed, and fits in `line` */
 };
 
-/* The next line; false at the end of the file. */
+/* Reads the next line. Returns false at the end of the file. */
 static bool next_line(struct reader *r)
 {
     bool cut = false;
@@ -333,7 +339,7 @@ static bool next_line(struct reader *r)
     if (!fgets(r->line, VP_METRICS_LINE, r->file))
         return false;
     r->n_bytes = strlen(r->line);
-    /* The rest of a line that is too long. */
+    /* Skip the rest of a line that is too long. */
     while (r->n_bytes > 0 && r->line[r->n_bytes - 1] != '\n' &&
            r->n_bytes == VP_METRICS_LINE - 1) {
         cut = true;
@@ -383,7 +389,7 @@ enum vp_status vp_metrics_read(const char *folder, vp_metrics_fn fn, void *ctx,
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
     free(r.line);
     if (failed)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s: cannot be read; look at the disk", path);
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be read; check the disk",
+                          path);
     return VP_OK;
 }

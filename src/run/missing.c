@@ -1,3 +1,5 @@
+/* Compares the needs of a plan with the memory, transport and disk of this
+ * machine. */
 #include "run/missing.h"
 
 #include "base/memory.h"
@@ -45,7 +47,7 @@ static void find_host_memory(const struct vp_host_need *host,
                   (int64_t)host->space, (int64_t)host->space_left);
 }
 
-/* Of all ranks that have this device. */
+/* Returns the bytes of all ranks on this device. */
 static int64_t bytes_on(const struct vp_missing_config *with, int device)
 {
     const struct vp_run_summary *summary = with->summary;

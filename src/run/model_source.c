@@ -1,3 +1,5 @@
+/* Opens trained models: decides what a path is, and gathers the keys of the
+ * configuration that belong to the weights. */
 #include "run/model_source.h"
 
 #include "base/file.h"
@@ -19,18 +21,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* One of `ckpt`, `hf` and `run` is there. */
+/* Exactly one of `ckpt`, `hf` and `run` is set. */
 struct vp_model_source {
     struct vp_ckpt *ckpt;
     struct vp_hf_folder *hf;
-    char run[PATH_MAX]; /* that trains */
+    char run[PATH_MAX]; /* folder of a live run */
     struct vp_loader loader;
     char what[64];
-    char place[PATH_MAX + 16]; /* the file that `keys` are of, for messages */
-    struct vp_strbuf keys;     /* YAML */
+    char place[PATH_MAX + 16]; /* file that `keys` come from, for messages */
+    struct vp_strbuf keys;     /* keys of the configuration, as YAML */
 };
 
-/* ---- What a path is ----------------------------------------------------- */
+/* ---- Opening ------------------------------------------------------------ */
 
 static bool has_file(const char *folder, const char *name)
 {
@@ -41,8 +43,10 @@ static bool has_file(const char *folder, const char *name)
            access(path, F_OK) == 0;
 }
 
+/* Part of messages: the accepted kinds of paths. */
 #define EXPECTED "the folder of a run, a checkpoint or a Hugging Face folder"
 
+/* Says what `path` is, since it is not a model. */
 static enum vp_status refuse(const char *path, struct vp_err *err)
 {
     char remedy[VP_PATH_REMEDY_BYTES];
@@ -79,8 +83,8 @@ static enum vp_status open_ckpt(const char *path, vp_notice_fn warn, void *ctx,
     if ((size_t)snprintf(folder, sizeof(folder), "%s%s", path,
                          has_file(path, "checkpoints") ? "/checkpoints" : "") >=
         sizeof(folder))
-        return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
-                          path);
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%.80s...: path is too long; name " EXPECTED, path);
     st = vp_ckpt_open_newest(folder, warn, ctx, out, err);
     return st == VP_ERR_END ? refuse(path, err) : st;
 }
@@ -102,8 +106,8 @@ static enum vp_status open_files(struct vp_model_source *source,
 
 /* ---- Configuration ------------------------------------------------------ */
 
-/* Keys that belong to the weights and to what they were trained on. How they were
- * trained, and from which first weights, does not matter any more. */
+/* Returns true for keys that belong to the weights and their data. Keys about
+ * how the weights were trained, or initialized, are left out. */
 static bool is_wanted(const char *name)
 {
     const struct vp_key *key = vp_key_find(name);
@@ -114,8 +118,8 @@ static bool is_wanted(const char *name)
             strcmp(key->name, "precision") == 0);
 }
 
-/* Copies a configuration that vp_config_write() wrote, a key on each line; other
- * lines become empty, so that lines keep their numbers. */
+/* Copies a configuration that vp_config_write() wrote, with one key per line.
+ * Other lines become empty, so that line numbers stay the same. */
 static void copy_keys(const char *text, struct vp_strbuf *out)
 {
     while (*text) {
@@ -149,8 +153,9 @@ static bool has_tokenizer(const char *folder)
            (has_file(folder, "vocab.json") && has_file(folder, "merges.txt"));
 }
 
-/* What the manifest says of the configuration. Weights that were imported may have
- * their tokenizer beside them; paths start at the folder of the manifest. */
+/* Takes the keys from the facts in the manifest. Imported weights may have
+ * their tokenizer beside them. Paths are relative to the folder of the
+ * manifest. */
 static void read_facts(struct vp_model_source *source)
 {
     char beside[PATH_MAX];
@@ -170,7 +175,8 @@ static void read_facts(struct vp_model_source *source)
                        "tokenizer: ../" VP_HUGGINGFACE_FOLDER "\n");
 }
 
-/* Paths start at the folder of config.json. */
+/* Makes the keys for a Hugging Face folder. Paths are relative to the folder of
+ * config.json. */
 static void name_files(struct vp_model_source *source)
 {
     const char *path = vp_hf_path(source->hf);
@@ -306,8 +312,8 @@ const char *vp_model_source_path(const struct vp_model_source *source)
     return source->hf ? vp_hf_path(source->hf) : vp_ckpt_path(source->ckpt);
 }
 
-/* In the folder of a run, beside a checkpoint that was imported, or in the folder
- * of the checkpoint's run. */
+/* The origin is in the run folder itself, beside an imported checkpoint, or in
+ * the folder of the checkpoint's run. */
 bool vp_model_source_origin(const struct vp_model_source *source, char *out)
 {
     static const char *const places[] = { "/" VP_HUGGINGFACE_FOLDER,

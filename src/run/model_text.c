@@ -1,3 +1,4 @@
+/* Text of a model by its tokenizer, or by bytes. */
 #include "run/model_text.h"
 
 #include "base/utf8.h"
@@ -7,15 +8,15 @@
 
 enum {
     N_BYTES = 256,
-    FAIRSEQ_FIRST = 4, /* the first id that fairseq does not use itself */
+    FAIRSEQ_FIRST = 4, /* ids below are special tokens of fairseq */
 };
 
 struct vp_model_text {
     struct vp_tokenizer *tokenizer; /* NULL: bytes */
     struct vp_encoder *encoder;
-    int32_t first; /* the id of token or byte 0 */
-    int32_t end;
-    struct vp_ids ids; /* that are decoded */
+    int32_t first;     /* id of token 0 or byte 0 */
+    int32_t end;       /* appended to each encoded line; -1: none */
+    struct vp_ids ids; /* buffer for decoding */
 };
 
 static enum vp_status no_memory(struct vp_err *err)
@@ -24,7 +25,8 @@ static enum vp_status no_memory(struct vp_err *err)
                       "out of memory for texts; close other programs");
 }
 
-/* Bytes: text of a run, or the vocabulary that nothing else has. */
+/* Returns true if the model was trained on bytes: a run on plain text, or a
+ * vocabulary of that size. */
 static bool is_bytes(const struct vp_config *config)
 {
     return config->sizes.pad == VP_TOKEN_PAD &&
@@ -116,7 +118,8 @@ static enum vp_status add_bytes(const struct vp_ids *ids, struct vp_strbuf *out)
     return VP_OK;
 }
 
-/* Keeps the ids that have a text, as those of the tokenizer, or bytes. */
+/* Keeps the ids that have a text, converted to ids of the tokenizer or to
+ * bytes. */
 static enum vp_status choose_ids(struct vp_model_text *text, const int32_t *ids,
                                  int n_ids)
 {

@@ -1,4 +1,4 @@
-/* Lines of text as ids of a model, and back. */
+/* Converts lines of text to ids of a model, and back. */
 #ifndef VP_RUN_MODEL_TEXT_H
 #define VP_RUN_MODEL_TEXT_H
 
@@ -8,28 +8,30 @@
 
 struct vp_model_text;
 
-/* Opens what belongs to the data that the model was trained with:
+/* Opens the conversion that the model was trained with:
  *
- *   `tokenizer` is given      its ids; translation: in a run on fairseq's data
- *                             these plus 4, as `vpipe data pairs` writes them
- *   a run on text             bytes
- *   neither                   *out is NULL: the model takes ids only
+ *   key `tokenizer` is given  ids of the tokenizer; for translation of fairseq
+ *                             data these plus 4, as `vpipe data pairs` writes
+ *                             them
+ *   a run on plain text       bytes
+ *   neither                   *out is NULL: the model accepts ids only
  *
- * `end` follows each line; -1: nothing does. */
+ * `end` is appended to each encoded line; -1: nothing is. */
 enum vp_status vp_model_text_open(const struct vp_config *config, int32_t end,
                                   struct vp_model_text **out,
                                   struct vp_err *err);
 void vp_model_text_free(struct vp_model_text *text);
 
-/* The id with which the tokenizer ends texts; -1: none. */
+/* Returns the id with which the tokenizer ends texts; -1: none. */
 int32_t vp_model_text_end(const struct vp_model_text *text);
 
-/* Writes the ids of a line to `ids`, which is emptied first. Special
- * tokens that are written in it are recognised. VP_OK or VP_ERR_NOMEM. */
+/* Writes the ids of a line to `ids`, which is cleared first. Special tokens in
+ * the text are recognized. Returns VP_OK or VP_ERR_NOMEM. */
 enum vp_status vp_model_text_encode(struct vp_model_text *text,
                                     const char *bytes, size_t n_bytes,
                                     struct vp_ids *ids);
-/* Appends the text of ids, as one line: line ends become spaces. Special tokens, and ids that the tokenizer lacks, have no text; ill-formed UTF-8 becomes
+/* Appends the text of ids as one line: line ends become spaces. Special tokens,
+ * and ids that the tokenizer does not have, are left out; invalid UTF-8 becomes
  * U+FFFD. */
 enum vp_status vp_model_text_decode(struct vp_model_text *text,
                                     const int32_t *ids, int n_ids,

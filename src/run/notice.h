@@ -1,4 +1,5 @@
-/* A callback for lines that are shown to the user. */
+/* Callback for lines that are shown to the user. `line` is valid only during
+ * the call. */
 #ifndef VP_RUN_NOTICE_H
 #define VP_RUN_NOTICE_H
 

@@ -1,3 +1,5 @@
+/* Compares plan and keys of this process with those of the lead, as a text with
+ * one line per value ("sheet"). */
 #include "run/plan_agree.h"
 
 #include "backend/facts.h"
@@ -18,8 +20,8 @@
 
 enum {
     VALUE_BYTES = 4096,
-    SHOWN_BYTES = 64, /* of a value, in a sheet */
-    CHECK_BYTES = 8,  /* of a checksum, in a sheet */
+    SHOWN_BYTES = 64, /* longest value that a sheet has in full */
+    CHECK_BYTES = 8,  /* bytes of a checksum in a sheet */
     NAME_BYTES = 80,
 };
 
@@ -38,8 +40,8 @@ static struct text text_of(const char *at)
     return (struct text){ at, strlen(at) };
 }
 
-/* A sheet is a text with everything that is compared, a line "name\tvalue\n" for
- * each. Of a long value it has the first bytes and a checksum of all of it. */
+/* Adds a line "name\tvalue\n" to a sheet, the text with all values that are
+ * compared. A long value becomes its first bytes and a checksum. */
 static void add_line(struct vp_strbuf *sheet, const char *name,
                      struct text value)
 {
@@ -61,9 +63,9 @@ static void add_line(struct vp_strbuf *sheet, const char *name,
     vp_strbuf_adds(sheet, "\n");
 }
 
-/* Returns true if processes may have different values of the key: paths, keys of
- * a host, keys that only change what is printed. Also for keys whose meaning is in
- * the plan, which is compared by itself. */
+/* Returns true if processes may have different values of the key: paths, keys
+ * of a host, keys that only change the output. Also for keys that determine the
+ * plan, because the plan itself is compared. */
 static bool is_free(const struct vp_key *key)
 {
     static const char *const names[] = {
@@ -75,7 +77,7 @@ static bool is_free(const struct vp_key *key)
     };
 
     switch (key->type) {
-    case VP_KEY_TEXT: /* of the machine: a network interface, a container */
+    case VP_KEY_TEXT: /* machine keys: a network interface, a container */
         return strcmp(key->group, "machine") == 0;
     case VP_KEY_PATH:
     case VP_KEY_FOLDER:
@@ -117,8 +119,8 @@ static void add_keys(const struct vp_config *config, bool pipeline,
     }
 }
 
-/* The plan's JSON has a key on every line that begins with four spaces and a
- * quote; other lines belong to the key before. */
+/* Adds the keys of the plan's JSON. A line that begins with four spaces and a
+ * quote starts a key; other lines belong to the key before. */
 static void add_plan(const char *text, struct vp_strbuf *sheet)
 {
     static const char begin[] = "\n    \"";
@@ -137,9 +139,9 @@ static void add_plan(const char *text, struct vp_strbuf *sheet)
     }
 }
 
-/* Makes the sheet of this process: the host, for messages, and what all processes
- * must have in common. The first difference is reported, so keys come before the
- * plan that follows from them. */
+/* Makes the sheet of this process: the host, for messages, and all values that
+ * must be equal. The first difference is reported, so keys come before the plan
+ * that follows from them. */
 static enum vp_status make_sheet(const struct vp_config *config, bool resumes,
                                  struct vp_strbuf *sheet)
 {
@@ -154,7 +156,7 @@ static enum vp_status make_sheet(const struct vp_config *config, bool resumes,
     add_line(sheet, HOST, text_of(host));
     add_line(sheet, "--resume", text_of(resumes ? "given" : NOT_SET));
     add_keys(config, false, sheet);
-    /* Products of bf16 have other bits by another instruction set. */
+    /* bf16 products have different bits with another instruction set. */
     if (config->precision == VP_PRECISION_BF16 && vp_config_uses_cpu(config))
         add_line(sheet, "the instruction set (see VPIPE_ISA)",
                  text_of(vp_cores_isa()));
@@ -166,7 +168,7 @@ static enum vp_status make_sheet(const struct vp_config *config, bool resumes,
 
 /* ---- Comparing ---------------------------------------------------------- */
 
-/* The value of a name; NOT_SET if the sheet has none. */
+/* Returns the value of a name; NOT_SET if the sheet does not have it. */
 static struct text find_value(const char *sheet, struct text name)
 {
     for (const char *line = sheet; *line; line = strchr(line, '\n') + 1) {
@@ -179,7 +181,8 @@ static struct text find_value(const char *sheet, struct text name)
     return text_of(NOT_SET);
 }
 
-/* The first name of `names` with different values; false: there is none. */
+/* Finds the first name in `names` whose values in `a` and `b` differ. Returns
+ * false if there is none. */
 static bool find_difference(const char *names, const char *a, const char *b,
                             struct text *name_out)
 {
@@ -197,7 +200,8 @@ static bool find_difference(const char *names, const char *a, const char *b,
     return false;
 }
 
-/* Where the key of a name was set, or the file of the configuration. */
+/* Returns the place where the key in `name` was set, or the configuration
+ * file. */
 static const char *place_of(const struct vp_config *config, struct text name)
 {
     char key[NAME_BYTES] = "";

@@ -1,4 +1,4 @@
-/* Writes plan.json, and keeps in it the plans that a run had before. */
+/* Writes plan.json, and keeps the earlier plans of the run in it. */
 #include "run/plan_history.h"
 
 #include "base/file.h"
@@ -13,7 +13,8 @@
 
 static const char history_key[] = "history", moved_key[] = "moved_at";
 
-/* Two plans are the same if they only differ in what is not read. */
+/* Two plans are the same if they differ only in keys that readers of a plan
+ * ignore. */
 static bool is_same(const json_t *a, const json_t *b)
 {
     static const char *const unread[] = { history_key, moved_key, "until_step",
@@ -30,7 +31,7 @@ static bool is_same(const json_t *a, const json_t *b)
     return same;
 }
 
-/* What a plan.json adds to the plan in force. */
+/* Keys that plan.json has beside the current plan. */
 struct past {
     json_t *history;
     int64_t moved_at; /* -1: the run was started with the plan */
@@ -58,7 +59,7 @@ static struct past take_past(json_t *plan, json_t *before,
     return past;
 }
 
-/* One line for each plan. */
+/* Prints one line per plan. */
 static void print_past(const struct past *past, struct vp_strbuf *out)
 {
     size_t n = json_array_size(past->history);
@@ -79,13 +80,13 @@ static void print_past(const struct past *past, struct vp_strbuf *out)
         vp_strbuf_adds(out, "\n    ]");
 }
 
-/* `text`, the plan alone, with what the file at `path` knows. To be freed; NULL:
- * no memory. */
+/* Returns `text`, the plan alone, together with the past from the file at
+ * `path`; the caller frees it. NULL: out of memory. */
 static char *join(const char *path, const char *text,
                   const struct vp_plan_record *record)
 {
     json_t *plan = json_loads(text, 0, NULL);
-    json_t *before = json_load_file(path, 0, NULL); /* NULL: not there */
+    json_t *before = json_load_file(path, 0, NULL); /* NULL: no such file */
     struct vp_strbuf out = VP_STRBUF_INIT;
     char *joined = NULL;
 
@@ -108,7 +109,8 @@ static char *join(const char *path, const char *text,
     return joined;
 }
 
-/* A reader finds one plan or the other. */
+/* Replaces the file by a rename, so that a reader finds either the old or the
+ * new plan. */
 static enum vp_status replace(const char *folder, const char *path,
                               const char *text, struct vp_err *err)
 {

@@ -1,3 +1,5 @@
+/* Chooses numbers that are auto: plans every combination of batch size,
+ * accumulation and replicas that is worth trying. */
 #include "run/plan_numbers.h"
 
 #include <stdio.h>
@@ -6,10 +8,10 @@
 
 enum { MOST_SAMPLES = 1024, MOST_PER_RANK = 8 };
 
-/* A number twice as large that gains less than this share is not looked beyond. */
+/* Share that doubling a number must gain for larger numbers to be tried. */
 #define WORTH_DOUBLING 0.01
 
-/* One combination; 0: the configuration's own. */
+/* One combination; 0: the configuration's own value. */
 struct numbers {
     int64_t batch_size;
     int accumulation_steps, replicas, mp_size;
@@ -19,10 +21,10 @@ struct numbers {
 struct choice {
     const struct vp_plan_numbers_config *with;
     int n_ranks;
-    double best; /* samples per second; 0: nothing fits yet */
-    struct numbers numbers;
+    double best;            /* samples per second; 0: nothing fits yet */
+    struct numbers numbers; /* combination with the rate `best` */
     int n_tried;
-    struct vp_err why; /* why the first one was refused */
+    struct vp_err why; /* reason why the first combination was refused */
     struct vp_search_result *result;
 };
 
@@ -38,7 +40,7 @@ static bool is_auto(const struct choice *choice, enum vp_auto_key key)
 
 /* ---- Sets --------------------------------------------------------------- */
 
-/* Where "key=..." is written; a key that is there already is replaced. */
+/* Returns the buffer for "key=...": that of an earlier set of the key, or another. */
 static char *set_of(struct vp_plan_numbers *out, const char *key)
 {
     size_t n = strcspn(key, "=");
@@ -183,7 +185,8 @@ static enum vp_status plan_one(struct choice *choice,
     struct vp_planning *planning;
     enum vp_status st;
 
-    /* Blocks that were measured are not compared with stated rates of others. */
+    /* A stored profile is for one batch size and one mp_size: comparing them needs
+     * the same kind of profile for all. */
     if ((is_auto(choice, VP_AUTO_BATCH_SIZE) ||
          is_auto(choice, VP_AUTO_MP_SIZE)) &&
         !options.profile && !config->profile && !options.measure)
@@ -200,7 +203,8 @@ static enum vp_status plan_one(struct choice *choice,
     return st;
 }
 
-/* `*rate_out` is 0 if the combination is refused or does not fit. */
+/* Plans one combination. `*rate_out` is its samples per second; 0 if the
+ * combination is refused or does not fit. */
 static enum vp_status try_numbers(struct choice *choice,
                                   const struct numbers *numbers,
                                   double *rate_out, struct vp_err *err)
@@ -240,7 +244,7 @@ static enum vp_status try_numbers(struct choice *choice,
 
 /* ---- All ---------------------------------------------------------------- */
 
-/* The best rate of one batch size, over accumulation_steps. */
+/* Finds the best rate of one batch size over accumulation_steps. */
 static enum vp_status try_updates(struct choice *choice, struct numbers numbers,
                                   double *rate_out, struct vp_err *err)
 {

@@ -1,3 +1,5 @@
+/* Puts together the inputs of the planner for a configuration: workload,
+ * profile, base plan and memory limits. */
 #include "run/planning.h"
 
 #include "base/clock.h"
@@ -27,13 +29,14 @@ struct vp_planning {
     struct vp_samples samples;
     struct vp_train_config train;
     int *devices;
-    struct vp_stage_config stage; /* its workload is planned */
-    struct vp_device_profile profile, measured;
+    struct vp_stage_config stage; /* its `work` is the workload to plan */
+    struct vp_device_profile profile,
+        measured; /* `measured`: without scaling */
     char note[512];
     struct vp_plan base;
     enum vp_edge_kind edges[VP_MAX_STAGES];
-    int shared[MAX_RANKS]; /* devices, where ranks share cores */
-    int64_t limits[MAX_RANKS], memory;
+    int shared[MAX_RANKS]; /* devices of ranks that share cores: all 0 */
+    int64_t limits[MAX_RANKS], memory; /* bytes per rank */
     struct vp_search_input input;
     struct vp_search *search;
     struct vp_arena arena;
@@ -105,7 +108,8 @@ static enum vp_status read_profile(struct vp_planning *p, const char *path,
     return st;
 }
 
-/* Whether a profile was measured for every block of this model. */
+/* Returns true if the profile has a measurement for every block of this
+ * model. */
 static bool covers(const struct vp_planning *p,
                    const struct vp_device_profile *profile)
 {
@@ -119,10 +123,11 @@ static bool covers(const struct vp_planning *p,
     return all;
 }
 
-/* Ranks share a GPU, or the cores. */
+/* Returns the request for a profile of this machine, whose GPU or cores the
+ * ranks share. */
 static struct vp_machine_profile_config machine(const struct vp_planning *p)
 {
-    const double seconds = 30.0; /* ranks that wait for a plan wait a minute */
+    const double seconds = 30.0; /* waiting ranks time out after a minute */
 
     return (struct vp_machine_profile_config){
         .train = &p->train,
@@ -132,7 +137,8 @@ static struct vp_machine_profile_config machine(const struct vp_planning *p)
     };
 }
 
-/* `begin_ns`: when measuring began; 0: the profile is of the cache. */
+/* `begin_ns` is the time when measuring began; 0: the profile is from the
+ * cache. */
 static void note_measured(struct vp_planning *p, int64_t begin_ns)
 {
     int n = snprintf(p->note, sizeof(p->note), "profile: measured on %.300s",
@@ -187,8 +193,8 @@ static enum vp_status open_profile(struct vp_planning *p, const char *name,
 
 /* ---- The base plan ------------------------------------------------------ */
 
-/* Ranks of this machine that share its cores; a profile of another machine
- * speaks for itself. */
+/* Models that the ranks on this machine share its cores. Measured profiles and
+ * profiles of other machines contain that already. */
 static void share_cores(struct vp_planning *p, const char *profile)
 {
     int n_threads = p->train.backend_config.n_threads;
@@ -207,7 +213,7 @@ static void set_base(struct vp_planning *p,
                      const struct vp_planning_options *options)
 {
     p->base = p->train.plan;
-    /* A GPU that is not here: one per rank. */
+    /* Plan with one GPU per rank if this machine has none. */
     if (p->missing.gpu && p->config->machines.n < vp_config_n_ranks(p->config))
         p->base.devices = NULL;
     if (options->n_stages > 0 && options->n_stages != p->base.n_stages) {

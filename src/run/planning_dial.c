@@ -1,4 +1,5 @@
-/* What memory buys: the best plan for one limit after another. */
+/* The dial: throughput of the best plan for one memory limit after another, as
+ * points and as a drawing. */
 #include "run/planning.h"
 
 #include "base/memory.h"
@@ -35,7 +36,8 @@ static void fill_point(const struct vp_search_result *result, int64_t bytes,
     vp_planning_schedule_text(plan, out->schedule, sizeof(out->schedule));
 }
 
-/* The limits: geometric from the least to what the fastest plan takes. */
+/* Returns limit `i`: geometric steps from the least memory that fits to the
+ * memory of the fastest plan. */
 static int64_t limit_at(int64_t least, int64_t most, int i)
 {
     double share = (double)i / (VP_DIAL_MAX - 1);
@@ -48,10 +50,11 @@ static int64_t limit_at(int64_t least, int64_t most, int i)
                            pow((double)most / (double)least, share));
 }
 
-/* The plan for one limit; the plan of the limit before is known. */
-static enum vp_status turn(struct vp_planning *planning, int64_t bytes,
-                           struct vp_search_result *last,
-                           struct vp_dial_point *out, struct vp_err *err)
+/* Finds the plan for a limit of `bytes`. `last`, the plan for the limit before,
+ * is a candidate, and is replaced by the result. */
+static enum vp_status find_point(struct vp_planning *planning, int64_t bytes,
+                                 struct vp_search_result *last,
+                                 struct vp_dial_point *out, struct vp_err *err)
 {
     struct vp_search_input input = *vp_planning_input(planning);
     const struct vp_plan *known = &last->plan;
@@ -88,9 +91,9 @@ enum vp_status vp_planning_dial(struct vp_planning *planning,
     if (st == VP_OK) {
         for (int i = 0; i < VP_DIAL_MAX && st == VP_OK; i++) {
             if (i > 0 && limit_at(least, most, i) <= least)
-                break; /* nothing is gained by memory */
-            st = turn(planning, limit_at(least, most, i), &result, &points[i],
-                      err);
+                break; /* the fastest plan is also the smallest */
+            st = find_point(planning, limit_at(least, most, i), &result,
+                            &points[i], err);
             *n_out += st == VP_OK;
         }
         vp_search_result_release(&result);

@@ -1,3 +1,5 @@
+/* Agrees on one precision: ranks exchange their preferences, and the lead
+ * decides. */
 #include "run/precision_agree.h"
 
 #include "backend/facts.h"
@@ -12,10 +14,10 @@
 
 enum { WORD_BYTES = 16 };
 
-static enum vp_status lead_is_gone(struct vp_err *err)
+static enum vp_status process_has_ended(struct vp_err *err)
 {
     return vp_err_set(err, VP_ERR_ABORTED,
-                      "precision: another process is gone");
+                      "precision: another process has ended; see its messages");
 }
 
 static struct vp_precision_wish wish_of(const struct vp_config *config)
@@ -27,7 +29,8 @@ static struct vp_precision_wish wish_of(const struct vp_config *config)
     return wish;
 }
 
-/* The precision of the run that goes on, if auto can have become that. */
+/* Reads the precision of the run to resume. Returns false unless it is fp32 or
+ * bf16, the values that auto can have. */
 static bool find_saved(const char *resume, enum vp_precision *out)
 {
     char word[WORD_BYTES];
@@ -58,7 +61,7 @@ enum vp_precision vp_precision_choose(const struct vp_precision_wish *wishes,
 
 /* ---- Several processes -------------------------------------------------- */
 
-/* All processes get the wishes of all ranks. */
+/* Sends the preferences of all ranks to all processes. */
 static enum vp_status gather(struct vp_world *world,
                              const struct vp_precision_wish *mine,
                              struct vp_precision_wish *all, struct vp_err *err)
@@ -80,7 +83,7 @@ static enum vp_status gather(struct vp_world *world,
         me++;
     if (vp_group_exchange(group, me, mine, sizeof(*mine), all,
                           VP_LIMIT_NEVER) != VP_OK)
-        return lead_is_gone(err);
+        return process_has_ended(err);
     return VP_OK;
 }
 
@@ -106,7 +109,7 @@ static enum vp_status decide_together(const struct vp_config *config,
         *out = vp_precision_choose(all, vp_world_n_ranks(world));
     if (st == VP_OK &&
         vp_world_share(world, out, sizeof(*out), VP_LIMIT_NEVER) != VP_OK)
-        st = lead_is_gone(err);
+        st = process_has_ended(err);
     free(all);
     return st;
 }

@@ -1,4 +1,4 @@
-/* What `precision: auto` becomes, for all processes of a job. */
+/* Resolves `precision: auto` to one value for all processes of a job. */
 #ifndef VP_RUN_PRECISION_AGREE_H
 #define VP_RUN_PRECISION_AGREE_H
 
@@ -10,24 +10,25 @@ enum { VP_PRECISION_ISA_BYTES = 16 };
 /* One rank's preference. */
 struct vp_precision_wish {
     enum vp_precision precision;
-    char isa[VP_PRECISION_ISA_BYTES]; /* of its cores; "": it uses a GPU */
+    char isa[VP_PRECISION_ISA_BYTES]; /* instruction set; "": uses a GPU */
 };
 
-/* What `n` ranks agree on: bf16 if all prefer it and those on cores have the same
- * instruction set, by which products of bf16 have their bits; else fp32. */
+/* Returns the precision for `n` ranks: bf16 if all prefer it and all CPU ranks
+ * have the same instruction set, which determines the bits of bf16 products;
+ * otherwise fp32. */
 enum vp_precision vp_precision_choose(const struct vp_precision_wish *wishes,
                                       int n);
 
-/* All processes of the world come here after they have joined it. Where `config`
- * says auto, the lead decides:
- *   a run that goes on (`resume` is not NULL)  fp32 or bf16, as its checkpoint
- *   every rank prefers bf16, and those on
- *   cores have the same instruction set        bf16
- *   else                                       fp32
- * If this process preferred another, `config` is loaded again from `source`.
- * `*precision_out` is what auto became; `source->precision` points to it, for
- * whatever loads the configuration again. `world`: NULL if there is one process.
- * A failure is known to all processes. */
+/* To be called by all processes of `world` after they have joined it; NULL:
+ * there is one process. If `config` says auto, the lead decides:
+ *   a resumed run (`resume` is not NULL)       as in its checkpoint
+ *   every rank prefers bf16, and all CPU
+ *   ranks have the same instruction set        bf16
+ *   otherwise                                  fp32
+ * If this process preferred another value, `config` is loaded again from
+ * `source`. `*precision_out` is the value of auto; `source->precision` points
+ * to it, for later loads of the configuration. All processes return a failure
+ * of any of them. */
 enum vp_status vp_precision_agree(struct vp_config *config,
                                   struct vp_config_source *source,
                                   const char *resume, struct vp_world *world,

@@ -1,3 +1,4 @@
+/* Reads, checks and writes files of the profile cache. */
 #include "run/profile_cache.h"
 
 #include "base/file.h"

@@ -1,3 +1,5 @@
+/* Re-balancing: takes requests, watches the balance, prepares the next trainer
+ * in the background, and hands over to it. */
 #include "run/rebalance.h"
 
 #include "base/clock.h"
@@ -11,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run looks for requests at most this often. */
+/* Shortest time between two checks for a request. */
 #define LOOK_SECONDS 0.1
 
-/* A plan of the run, with what it borrows. */
+/* A plan of the run, with the memory of its arrays. */
 struct held_plan {
-    struct held_plan *before; /* in force before it */
+    struct held_plan *before; /* plan before it; NULL: the first */
     struct vp_arena arena;
     struct vp_plan plan;
 };
@@ -33,19 +35,19 @@ struct vp_rebalance {
 
     /* The next plan. */
     struct held_plan *next;
-    struct vp_trainer *trainer;  /* the one that trains */
-    struct vp_trainer *prepared; /* for it */
+    struct vp_trainer *trainer;  /* current trainer */
+    struct vp_trainer *prepared; /* trainer for `next` */
     pthread_t thread;
     bool has_thread; /* to be joined */
     bool preparing;
     atomic_bool ready;
-    enum vp_status status; /* of preparing */
-    char *text;            /* in the lead: the plan, for other processes */
+    enum vp_status status; /* result of preparing */
+    char *text;            /* lead: the plan as JSON, for other processes */
     struct vp_err err;
-    char id[VP_REBALANCE_ID]; /* of the request; empty: the run's own idea */
+    char id[VP_REBALANCE_ID]; /* id of the request; "": decided by the watch */
     const char *why;
-    bool undoes;  /* the last plan again: the history gets shorter */
-    bool follows; /* another process leads */
+    bool undoes;  /* `next` is the plan before; the history gets shorter */
+    bool follows; /* this process is not the lead */
 };
 
 /* ---- Plans -------------------------------------------------------------- */
@@ -59,6 +61,7 @@ static struct held_plan *hold(struct held_plan *before)
     return plan;
 }
 
+/* Frees a plan. Returns the plan before it. */
 static struct held_plan *drop(struct held_plan *plan)
 {
     struct held_plan *before = plan->before;
@@ -68,7 +71,8 @@ static struct held_plan *drop(struct held_plan *plan)
     return before;
 }
 
-/* A partition alone has the stages of the plan in force: its schedule stays. */
+/* A request with only a partition keeps the schedule, so the number of stages
+ * must not change. */
 static enum vp_status check_stages(const struct vp_plan *now,
                                    const struct vp_rebalance_request *request,
                                    struct vp_err *err)
@@ -84,14 +88,15 @@ static enum vp_status check_stages(const struct vp_plan *now,
                       n_asked, n);
 }
 
-/* Stages along the pipeline, without chunks. */
+/* Returns the number of stages along the pipeline, without chunks. */
 static int count_stages(const struct vp_plan *plan)
 {
     return plan->n_stages > 0 ? plan->n_stages : 1;
 }
 
-/* A file of a plan says all about it but ranks, devices and transports; one of
- * the original, only how it is cut and what is recomputed. */
+/* Returns the current plan with the changes of a request. A plan file of vpipe
+ * replaces everything but ranks, devices and transports; a file of the original
+ * vPipe replaces only the partition and the recomputation. */
 static struct vp_plan merge(const struct vp_plan *now,
                             const struct vp_rebalance_request *request)
 {
@@ -109,8 +114,8 @@ static struct vp_plan merge(const struct vp_plan *now,
         }
         return plan;
     }
-    /* These have an entry per stage: those of the plan in force fit no other
-     * number of stages. */
+    /* Lists with an entry per stage are kept only for the same number of
+     * stages. */
     if (!plan.replicas && count_stages(asked) == count_stages(now))
         plan.replicas = now->replicas;
     if (!plan.depth && count_stages(asked) == count_stages(now))
@@ -132,7 +137,7 @@ static struct vp_plan merge(const struct vp_plan *now,
 
 /* ---- Preparing ---------------------------------------------------------- */
 
-/* All processes come here, the lead with the plan as text. */
+/* Called by all processes; the lead has the plan as text. */
 static enum vp_status prepare_together(struct vp_rebalance *r)
 {
     char *shared = NULL;
@@ -163,7 +168,8 @@ static void *prepare(void *arg)
     return NULL;
 }
 
-/* Training waits where no thread can be had. */
+/* Prepares on this thread, while training waits, if no thread can be
+ * created. */
 static void start_preparing(struct vp_rebalance *r, struct vp_trainer *trainer,
                             const char *why)
 {
@@ -215,7 +221,7 @@ static void drop_prepared(struct vp_rebalance *r)
     forget_next(r);
 }
 
-/* Several processes prepare together. */
+/* Tells the other processes to prepare, too. */
 static enum vp_status call_others(struct vp_rebalance *r,
                                   struct vp_trainer *trainer)
 {
@@ -242,7 +248,8 @@ static void begin(struct vp_rebalance *r, struct vp_trainer *trainer,
 
 /* ---- Measured work ------------------------------------------------------ */
 
-/* The partition of `found`, all else as it is. */
+/* Makes `next` from the current plan and the partition of `found`. Returns
+ * false if memory is exhausted. */
 static bool hold_partition(struct vp_rebalance *r,
                            const struct vp_imbalance *found)
 {
@@ -317,11 +324,12 @@ static void take_undo(struct vp_rebalance *r, struct vp_trainer *trainer)
         tell_refusal(r, "out of memory");
         return;
     }
-    r->next->plan = r->now->before->plan; /* which is kept */
+    r->next->plan = r->now->before->plan; /* `before` keeps the arrays */
     r->undoes = true;
     begin(r, trainer, "asked for: undo");
 }
 
+/* Checks for a request and starts to carry it out. */
 static void look(struct vp_rebalance *r, struct vp_trainer *trainer)
 {
     struct held_plan *next = hold(r->now);
@@ -354,9 +362,9 @@ static void look(struct vp_rebalance *r, struct vp_trainer *trainer)
         take_undo(r, trainer);
 }
 
-/* The trainer should come to rest: to prepare the next one together with other
- * processes, or to let it take over, once stages have kept the versions of
- * weights that it needs. */
+/* Returns true if the trainer should become idle so that the prepared one can
+ * take over: preparing has ended, and stages have kept the weight versions that
+ * it needs. */
 static bool is_ready(struct vp_rebalance *r)
 {
     return atomic_load(&r->ready) &&
@@ -381,7 +389,7 @@ bool vp_rebalance_step(struct vp_rebalance *r, struct vp_trainer *trainer,
 
 /* ---- The move ----------------------------------------------------------- */
 
-/* The next plan is in force. */
+/* Makes the next plan the current one. */
 static void advance(struct vp_rebalance *r)
 {
     if (r->undoes) {
@@ -395,23 +403,24 @@ static void advance(struct vp_rebalance *r)
     vp_balance_watch_moved(&r->watch, r->id[0] == '\0');
 }
 
-/* The plan was prepared with this status. */
+/* Moves to the prepared trainer, or reports why that is not possible. `st` is
+ * the status of preparing. */
 static bool finish(struct vp_rebalance *r, enum vp_status st,
                    struct vp_trainer **trainer,
                    struct vp_rebalance_move *move_out)
 {
-    bool own = r->id[0] == '\0'; /* idea */
+    bool own = r->id[0] == '\0'; /* decided by the watch */
 
     if (st == VP_OK)
         st = vp_trainer_take_over(r->prepared, *trainer, &move_out->migration,
                                   &r->err);
     if (st != VP_OK) {
-        /* The process that refuses knows why; the lead answers. */
+        /* The process that refuses has the message; the lead answers. */
         if (r->err.text[0])
             tell_refusal(r, r->err.text);
         else if (!r->follows)
-            tell_refusal(r, "another process cannot take the plan, and says "
-                            "why");
+            tell_refusal(r, "another process cannot use the plan; see its "
+                            "messages");
         drop_prepared(r);
         if (own)
             vp_balance_watch_refused(&r->watch);
@@ -426,9 +435,9 @@ static bool finish(struct vp_rebalance *r, enum vp_status st,
     return true;
 }
 
-/* What several processes do with the next trainer; the lead decides. */
+/* The lead's decision on the prepared trainer, for all processes. */
 enum decision {
-    DECISION_WAIT, /* train on until stages have kept the versions it needs */
+    DECISION_WAIT, /* train on until stages have kept the needed versions */
     DECISION_TAKE,
     DECISION_DROP,
 };
@@ -446,8 +455,8 @@ static enum vp_status share_decision(struct vp_rebalance *r,
                : vp_err_set(&r->err, st, "another process does not answer");
 }
 
-/* In all processes, which are idle. A process that lacks versions makes all wait;
- * where preparing failed, it failed in all. */
+/* Called by all processes, which are idle. If one of them lacks weight
+ * versions, all wait. If preparing failed, it failed in all of them. */
 static enum vp_status decide_together(struct vp_rebalance *r,
                                       enum decision *decision)
 {

@@ -1,3 +1,4 @@
+/* Reads and writes the request and reply files of re-balancing. */
 #include "run/rebalance_request.h"
 
 #include "base/file.h"
@@ -30,15 +31,15 @@ static enum vp_status check_live(const char *folder, struct vp_err *err)
     struct vp_err live;
 
     if (vp_folder_check_live(folder, &live) != VP_OK)
-        return VP_OK; /* it is locked: a run is there */
+        return VP_OK; /* it is locked by a live run */
     return vp_err_set(err, VP_ERR_INVALID,
                       "%s: no run is under way there; resume it with 'vpipe "
                       "train --resume %s', where any partition may be set",
                       folder, folder);
 }
 
-/* A file under its own name, which is then linked to the name that the run looks
- * for: of two at once, one fails. */
+/* Writes the request to a file of its own, and links that to the name that the
+ * run checks: if two processes do this at once, one of them fails. */
 static enum vp_status publish(const char *folder, const char *text,
                               const char *id, struct vp_err *err)
 {
@@ -84,7 +85,7 @@ enum vp_status vp_rebalance_ask(const char *folder, enum vp_rebalance_kind kind,
     return st;
 }
 
-/* Whether the reply is there, and is about `id`. */
+/* Returns true if there is a reply to request `id`. */
 static bool read_reply(const char *folder, const char *id, bool *done_out,
                        char text_out[VP_REBALANCE_TEXT])
 {
@@ -106,8 +107,8 @@ static bool read_reply(const char *folder, const char *id, bool *done_out,
     return found;
 }
 
-/* Removes the request `id`, if the run has not taken it: another process may have
- * asked since then. */
+/* Removes request `id` unless the run has taken it. The file may by now hold
+ * the request of another process, which stays. */
 static void withdraw(const char *folder, const char *id)
 {
     char path[PATH_MAX];
@@ -130,7 +131,7 @@ enum vp_status vp_rebalance_await(const char *folder, const char *id,
     const struct timespec pause = { .tv_nsec = LOOK_MS * 1000000 };
     bool done = false, live = true;
 
-    /* An answer may come between the look for it and the look for the run. */
+    /* Check once more after the run has ended: it may have answered before. */
     while (!read_reply(folder, id, &done, text_out)) {
         if (!live) {
             withdraw(folder, id);
@@ -215,8 +216,8 @@ enum vp_status vp_rebalance_take(const char *folder, struct vp_arena *arena,
     return st == VP_ERR_END ? VP_ERR_INVALID : st;
 }
 
-/* JSON is UTF-8. A line that names a path of other bytes, or was cut within a
- * character, is answered in ASCII. */
+/* JSON is UTF-8. A line with other bytes in a path, or truncated within a
+ * character, is converted to ASCII. */
 static json_t *text_value(const char *text)
 {
     json_t *value = json_string(text);

@@ -1,3 +1,5 @@
+/* Opens a checkpoint to resume from, maps its counters to the stages, and
+ * decides which folder the run is continued in. */
 #include "run/resume.h"
 
 #include "ckpt/ckpt.h"
@@ -24,7 +26,7 @@ static enum vp_status load(void *ctx, const struct vp_state_item *item,
 {
     const struct vp_resume *resume = ctx;
 
-    /* Imported weights come without an optimizer's state. */
+    /* Imported weights have no optimizer state. */
     if (item->kind != VP_STATE_WEIGHT &&
         vp_checkpoint_facts_imported(vp_ckpt_facts(resume->ckpt))) {
         memset(out, 0, (size_t)(item->rows * item->cols) * sizeof(*out));
@@ -35,7 +37,7 @@ static enum vp_status load(void *ctx, const struct vp_state_item *item,
 
 /* ---- Stages ------------------------------------------------------------- */
 
-/* How many older versions stage `s` runs on. */
+/* Returns the number of older weight versions that stage `s` keeps. */
 static int lag_of(const struct vp_config *config, int s)
 {
     if (config->sync_mode == VP_SYNC_BSP)
@@ -84,12 +86,13 @@ static enum vp_status map_stages(struct vp_resume *resume,
     if (st == VP_OK &&
         !vp_progress_join(blocks, n_of, lags, n_stages, progress))
         notice(ctx, "saved under other depths: minibatches start on the newest "
-                    "weights, the run is not exactly the one before");
+                    "weights, so results differ from those of an uninterrupted "
+                    "run");
     free(blocks);
     return st;
 }
 
-/* ---- Where it goes on --------------------------------------------------- */
+/* ---- Folders ------------------------------------------------------------ */
 
 static bool exists(const char *folder, const char *name, char *out, size_t n)
 {
@@ -97,7 +100,7 @@ static bool exists(const char *folder, const char *name, char *out, size_t n)
            access(out, F_OK) == 0;
 }
 
-/* Cuts the last part off an absolute path, and returns it. */
+/* Cuts the last component off an absolute path. Returns that component. */
 static const char *cut_name(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -106,7 +109,8 @@ static const char *cut_name(char *path)
     return slash + 1;
 }
 
-/* Whether the checkpoint can be opened, every byte of it. */
+/* Returns true if the checkpoint can be opened, which verifies all its
+ * bytes. */
 static bool is_sound(const char *folder, const char *name)
 {
     char path[PATH_MAX];
@@ -177,7 +181,8 @@ enum vp_status vp_resume_folder(const char *path, char *out, size_t n,
         path = run;
     }
     if ((size_t)snprintf(out, n, "%s", path) >= n)
-        return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%.80s...: path is too long; choose another --output",
                           path);
     return VP_OK;
 }
@@ -194,8 +199,8 @@ bool vp_resume_is_folder(const char *path, const char *folder)
 
 /* ---- Facts of the newest checkpoint ------------------------------------- */
 
-/* Reads the facts of the newest checkpoint whose manifest can be read; `path` as
- * for vp_resume_open(). NULL: there is none. */
+/* Reads the facts of the newest checkpoint whose manifest can be read. `path`
+ * is as for vp_resume_open(). Returns NULL if there is none. */
 static struct vp_facts *read_newest_facts(const char *path)
 {
     char folder[PATH_MAX], file[2 * PATH_MAX];
@@ -243,7 +248,8 @@ bool vp_resume_read_value(const char *path, const char *key, char *out,
 
 /* ---- All of it ---------------------------------------------------------- */
 
-/* The same in every process: the manifest is. */
+/* Gives the same result in every process, because all have the same
+ * manifest. */
 static enum vp_status check(struct vp_resume *resume,
                             const struct vp_resume_config *with,
                             struct vp_err *err)

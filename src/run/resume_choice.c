@@ -1,3 +1,5 @@
+/* Chooses the checkpoint to resume from. With several processes the lead offers
+ * one checkpoint after another, until all processes can open the same. */
 #include "run/resume_choice.h"
 
 #include "base/nearest.h"
@@ -10,11 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the lead proposes; fits vp_world_share(). */
+/* The lead's offer; small enough for vp_world_share(). */
 struct offer {
-    int status; /* of the lead's search; without VP_OK there is no offer */
+    int status; /* status of the lead's search; unless VP_OK, no offer */
     struct vp_ckpt_id id;
-    char hint[1152]; /* how to go on from an older one */
+    char hint[1152]; /* how to resume from an older checkpoint */
 };
 
 /* The answer of each process. */
@@ -26,12 +28,12 @@ struct answer {
 struct choice {
     const struct vp_resume_config *resume;
     bool is_lead;
-    char folder[1024 + 16];        /* of the checkpoints */
+    char folder[1024 + 16];        /* folder of checkpoints */
     struct vp_ckpt_search *search; /* NULL: the path is a checkpoint */
     struct vp_ckpt *ckpt;          /* opened last */
-    bool *wanted;                  /* [n_blocks] that this process loads */
-    struct vp_group *group;        /* of all processes */
-    struct answer *answers;        /* of all ranks */
+    bool *wanted;                  /* [n_blocks] blocks of this process */
+    struct vp_group *group;        /* all processes */
+    struct answer *answers;        /* per rank */
     int objection;                 /* a rank that found damage; -1: none */
 };
 
@@ -88,7 +90,7 @@ static enum vp_status start_search(struct choice *choice, struct vp_err *err)
     return vp_ckpt_search_create(choice->folder, &choice->search, err);
 }
 
-/* Opens the next checkpoint to try, with all its files verified. */
+/* Opens the next checkpoint to try, after verifying all its files. */
 static enum vp_status search_next(struct choice *choice, struct vp_err *err)
 {
     const char *path = choice->resume->path;
@@ -150,7 +152,7 @@ static enum vp_status make_group(struct choice *choice, struct vp_err *err)
                : vp_err_set(err, st, "resuming: linking the processes failed");
 }
 
-/* Notes why the last offer was passed over. */
+/* Records why the last offer was skipped. */
 static enum vp_status reject(struct choice *choice, struct vp_err *err)
 {
     char reason[sizeof(choice->answers->text) + 32];
@@ -172,7 +174,7 @@ static enum vp_status make_offer(struct choice *choice, struct offer *offer,
     return vp_ckpt_identify(choice->ckpt, &offer->id, err);
 }
 
-/* The lead's offer reaches all; its failure, too. */
+/* Sends the lead's offer, or its failure, to all processes. */
 static enum vp_status share_offer(struct choice *choice, struct offer *offer,
                                   struct vp_err *err)
 {
@@ -181,13 +183,14 @@ static enum vp_status share_offer(struct choice *choice, struct offer *offer,
     if (choice->is_lead)
         offer->status = (int)make_offer(choice, offer, err);
     if (vp_world_share(world, offer, sizeof(*offer), VP_LIMIT_NEVER) != VP_OK)
-        return vp_err_set(err, VP_ERR_ABORTED, "resuming: the lead is gone");
+        return vp_err_set(err, VP_ERR_ABORTED,
+                          "resuming: process 0 has ended; see its messages");
     if (offer->status != VP_OK && !choice->is_lead)
         err->text[0] = '\0';
     return (enum vp_status)offer->status;
 }
 
-/* What this process sees of the lead's offer. */
+/* Opens the offered checkpoint in this process. Returns the result. */
 static struct answer open_offer(struct choice *choice,
                                 const struct offer *offer)
 {
@@ -205,8 +208,8 @@ static struct answer open_offer(struct choice *choice,
     return answer;
 }
 
-/* The rank whose answer counts: the first that cannot read it, else the first
- * that found damage; -1: all can use it. */
+/* Returns the rank whose answer decides: the first that cannot read the
+ * checkpoint, otherwise the first that found damage; -1: all can use it. */
 static int find_objection(const struct choice *choice)
 {
     int damaged = -1;
@@ -233,11 +236,13 @@ static enum vp_status exchange_answers(struct choice *choice,
     if (vp_group_exchange(choice->group, me, mine, sizeof(*mine),
                           choice->answers, VP_LIMIT_NEVER) != VP_OK)
         return vp_err_set(err, VP_ERR_ABORTED,
-                          "resuming: another process is gone");
+                          "resuming: another process has ended; see its "
+                          "messages");
     return VP_OK;
 }
 
-/* Ends the choice with an objection, told by the process that made it. */
+/* Ends the choice with an error; only the process that objected has the
+ * message. */
 static enum vp_status stop_all(const struct choice *choice,
                                const struct offer *offer, struct vp_err *err)
 {
@@ -249,8 +254,9 @@ static enum vp_status stop_all(const struct choice *choice,
     return (enum vp_status)answer->status;
 }
 
-/* Offers one checkpoint after the other until all processes have opened the
- * same. All of them know whether the path is a checkpoint by its empty hint. */
+/* Offers one checkpoint after another until all processes have opened the same.
+ * An empty hint means that the path is a checkpoint, so there is no other to
+ * try. */
 static enum vp_status choose_together(struct choice *choice, struct vp_err *err)
 {
     for (;;) {

@@ -1,4 +1,5 @@
-/* From a configuration to a finished run: graphs, data, trainer, run folder. */
+/* Sets up a run from its configuration (graphs, data, trainer, run folder), and
+ * tears it down. */
 #include "run/run.h"
 
 #include "config/buckets.h"
@@ -32,21 +33,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STREAM = 1 << 28 };
+enum { MAX_STREAM = 1 << 28 }; /* minibatches of a run in sync_mode asp */
 
 static int64_t at_least_1(int64_t n)
 {
     return n < 1 ? 1 : n;
 }
 
-/* Of several processes, one speaks. */
+/* With several processes only the lead calls back and writes files. */
 static bool is_lead(const struct vp_run_state *run)
 {
     return !run->world ||
            vp_world_is_mine(run->world, vp_world_lead(run->world));
 }
 
-/* NULL: what is lacking is refused. */
+/* NULL: missing resources are errors. */
 static struct vp_missing *missing_of(struct vp_run_state *run)
 {
     return run->options->elsewhere ? &run->missing : NULL;
@@ -54,7 +55,7 @@ static struct vp_missing *missing_of(struct vp_run_state *run)
 
 /* ---- Trainer ------------------------------------------------------------ */
 
-/* Updates; in asp, minibatches. */
+/* Returns the number of updates; in sync_mode asp, of minibatches. */
 static int64_t steps_per_epoch(const struct vp_run_state *run)
 {
     return at_least_1(vp_data_info(run->samples.train)->n_batches /
@@ -73,7 +74,8 @@ static void set_steps(struct vp_run_state *run)
                           : config->epochs * lr->steps_per_epoch;
 }
 
-/* Schedules count the minibatches of a stream from the start of the run. */
+/* Schedules number the minibatches of a stream from the start of the run, in an
+ * int. */
 static enum vp_status check_steps(const struct vp_run_state *run,
                                   struct vp_err *err)
 {
@@ -98,7 +100,8 @@ static void notice(void *ctx, const char *line)
         run->events->on_notice(run->events->ctx, line);
 }
 
-/* What may cost work: told at once, and written to the log when there is one. */
+/* For lines about work that may be lost: shown at once, and kept for the log,
+ * which may not be open yet. */
 static void show_warning(void *ctx, const char *line)
 {
     struct vp_run_state *run = ctx;
@@ -219,7 +222,8 @@ static enum vp_status summarise(struct vp_run_state *run, struct vp_err *err)
     return VP_OK;
 }
 
-/* Names the stages that recompute and save no memory, where notices are shown. */
+/* Names the stages whose recomputation saves no memory; skips the search if
+ * notices are not shown. */
 static void note_ratios(struct vp_run_state *run)
 {
     struct vp_err line = { .text = "" };
@@ -231,8 +235,8 @@ static void note_ratios(struct vp_run_state *run)
 
 /* ---- Setting up --------------------------------------------------------- */
 
-/* Without --output a run goes on in its own folder. It is locked before its
- * checkpoints are looked at, so that no other run changes them meanwhile. */
+/* Without --output a resumed run continues in its own folder. Locks that before
+ * its checkpoints are read, so that no other run changes them meanwhile. */
 static enum vp_status lock_home(struct vp_run_state *run, struct vp_err *err)
 {
     const struct vp_run_options *options = run->options;
@@ -246,7 +250,8 @@ static enum vp_status lock_home(struct vp_run_state *run, struct vp_err *err)
     return vp_resume_check_newest(run->home, options->resume, err);
 }
 
-/* Where weights come from: a run that goes on, or the first ones. */
+/* Returns the input for loading weights from `path`: of a run to resume, or
+ * initial weights. */
 static struct vp_resume_config weights_at(struct vp_run_state *run,
                                           const char *path)
 {
@@ -281,7 +286,7 @@ static enum vp_status open_resume(struct vp_run_state *run, struct vp_err *err)
     return VP_OK;
 }
 
-/* A run that goes on has its weights already. */
+/* A resumed run has its weights already. */
 static enum vp_status open_init(struct vp_run_state *run, struct vp_err *err)
 {
     const struct vp_resume_config init = weights_at(run, run->config->init);
@@ -291,7 +296,7 @@ static enum vp_status open_init(struct vp_run_state *run, struct vp_err *err)
     return vp_first_weights_open(&init, &run->first, &run->agreed, err);
 }
 
-/* Where the run folder is or will be. */
+/* Returns the path of the run folder, or the folder it will be created in. */
 static const char *place_of(const struct vp_run_state *run)
 {
     const char *output = run->options->output;
@@ -316,8 +321,8 @@ static void find_missing(struct vp_run_state *run)
         run->summary.missing = run->missing.text;
 }
 
-/* Does the run have a folder? */
-static bool writes(const struct vp_run_state *run)
+/* Returns true if the run writes a run folder. */
+static bool has_folder(const struct vp_run_state *run)
 {
     return run->options->output ||
            !(run->config->forward_only || run->options->driven);
@@ -327,9 +332,9 @@ static enum vp_status open_folder(struct vp_run_state *run, struct vp_err *err)
 {
     const char *output = run->options->output;
 
-    if (!writes(run))
+    if (!has_folder(run))
         return VP_OK;
-    if (!run->config->forward_only) /* before anything of it is made */
+    if (!run->config->forward_only) /* before the folder is created */
         VP_TRY(vp_disk_space_check(run->config, &run->summary, place_of(run),
                                    err));
     if (run->home[0])
@@ -343,7 +348,8 @@ static enum vp_status open_folder(struct vp_run_state *run, struct vp_err *err)
                : VP_OK;
 }
 
-/* A checkpoint that names a step has the metrics of that step beside it. */
+/* Called before a checkpoint gets its name, so that the metrics of its step are
+ * on the disk, too. */
 static enum vp_status sync_metrics(void *ctx, struct vp_err *err)
 {
     const struct vp_run_state *run = ctx;
@@ -366,7 +372,8 @@ static enum vp_status arm_checkpoints(struct vp_run_state *run,
     return vp_checkpoints_warn_aside(run->folder.path, show_warning, run, err);
 }
 
-/* Whatever this process could not do, the others hear of it. */
+/* Creates the folder and shares it. A failure of this process is reported to
+ * the others. */
 static enum vp_status open_run(struct vp_run_state *run, struct vp_err *err)
 {
     enum vp_status st;
@@ -386,8 +393,8 @@ static enum vp_status open_run(struct vp_run_state *run, struct vp_err *err)
     return arm_checkpoints(run, err);
 }
 
-/* A process that follows speaks when it refuses a plan. */
-static void tell_rebalance(void *ctx, const char *line)
+/* Processes other than the lead report only that they refuse a plan. */
+static void show_rebalance(void *ctx, const char *line)
 {
     const struct vp_run_state *run = ctx;
 
@@ -397,7 +404,7 @@ static void tell_rebalance(void *ctx, const char *line)
         run->events->on_warning(run->events->ctx, line);
 }
 
-/* Only a run that has a folder can be asked for another plan. */
+/* Only a run with a folder can receive requests for another plan. */
 static enum vp_status open_rebalance(struct vp_run_state *run,
                                      struct vp_err *err)
 {
@@ -407,7 +414,7 @@ static enum vp_status open_rebalance(struct vp_run_state *run,
         .world = run->world,
         .folder = run->folder.path,
         .last_step = vp_run_last_step(run),
-        .notice = tell_rebalance,
+        .notice = show_rebalance,
         .ctx = run,
     };
 
@@ -418,7 +425,7 @@ static enum vp_status open_rebalance(struct vp_run_state *run,
     return vp_rebalance_create(&with, &run->rebalance, err);
 }
 
-/* A line about the inside of a rank. */
+/* Passes on a line of key `verbose` about a rank. */
 static enum vp_status detail(void *ctx, int rank, const char *line,
                              struct vp_err *err)
 {
@@ -430,7 +437,7 @@ static enum vp_status detail(void *ctx, int rank, const char *line,
     return vp_log_line(&run->log, rank, line, err);
 }
 
-/* What can be said before the first step. */
+/* Writes and reports all that is known before the first step. */
 static enum vp_status announce(struct vp_run_state *run, struct vp_err *err)
 {
     const struct vp_run_options *options = run->options;
@@ -459,8 +466,8 @@ static enum vp_status announce(struct vp_run_state *run, struct vp_err *err)
     return VP_OK;
 }
 
-/* Opens the data while devices are made ready. Nothing that may fork runs beside
- * that thread: it holds locks of libraries. */
+/* Opens the data while another thread makes the devices ready. Nothing here may
+ * fork: that thread holds locks of libraries. */
 static enum vp_status open_samples(struct vp_run_state *run,
                                    const struct vp_samples_config *samples,
                                    struct vp_err *err)
@@ -476,12 +483,12 @@ static enum vp_status open_samples(struct vp_run_state *run,
     return st;
 }
 
-/* What each process does on its own. */
+/* Sets up what each process has of its own. */
 static enum vp_status set_up_here(struct vp_run_state *run, struct vp_err *err)
 {
     const unsigned notes = 1u << VP_VERBOSE_TENSORS | 1u << VP_VERBOSE_VERSIONS;
     bool trains = !run->options->dry_run && !run->config->forward_only;
-    bool saves = trains && writes(run);
+    bool saves = trains && has_folder(run);
     struct vp_samples_config samples = {
         .config = run->config,
         .world = run->world,
@@ -527,7 +534,7 @@ static enum vp_status set_up(struct vp_run_state *run, struct vp_err *err)
 {
     enum vp_status st = set_up_here(run, err);
 
-    /* A trainer asks the other processes itself. */
+    /* vp_trainer_create() agrees with the other processes by itself. */
     if (st != VP_OK && run->world && !run->samples.agreed && !run->agreed)
         st = vp_world_agree(run->world, st, VP_LIMIT_NEVER, err);
     else if (st == VP_OK)
@@ -548,7 +555,8 @@ static enum vp_status set_up(struct vp_run_state *run, struct vp_err *err)
     return announce(run, err);
 }
 
-/* If a rank thread did not return, all that it may use is leaked on purpose. */
+/* Returns false, and leaks on purpose all that it may still use, if a rank
+ * thread did not return. */
 static bool tear_down(struct vp_run_state *run)
 {
     vp_log_close(&run->log);
@@ -573,8 +581,9 @@ static bool tear_down(struct vp_run_state *run)
     return true;
 }
 
-/* The same folder for --output and --resume is a run that goes on in its own, as
- * without --output. An evaluation would write over that run's metrics. */
+/* Returns true if --output and --resume name the same folder: the run then
+ * continues in it, as without --output. Not for an evaluation, which would
+ * overwrite that run's metrics. */
 static bool is_own_folder(const struct vp_config *config,
                           const struct vp_run_options *options)
 {

@@ -1,4 +1,5 @@
-/* A run from its first step to its end: steps, evaluations, checkpoints. */
+/* Runs steps, evaluations, checkpoints and moves from the first step of a run
+ * to its end. */
 #include "run/run_loop.h"
 
 #include "base/clock.h"
@@ -14,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Batches of an evaluation between two looks at the clock. */
+/* Batches of an evaluation between two lines of the log and checks of
+ * `stop`. */
 enum { EVAL_PART = 64 };
 
 static int64_t at_least_1(int64_t n)
@@ -91,8 +93,8 @@ static enum vp_status commit(struct vp_run_state *run, int64_t step,
     return VP_OK;
 }
 
-/* Exports the checkpoint of `step`, which is on disk, if one is due since the
- * last export. A failure costs the export, not the run. */
+/* Exports the checkpoint of `step`, which is on disk, if an export is due. A
+ * failure is a warning and does not end the run. */
 static void export_saved(struct vp_run_state *run, int64_t step)
 {
     int64_t every = run->config->export_every;
@@ -116,7 +118,7 @@ static void export_saved(struct vp_run_state *run, int64_t step)
     }
 }
 
-/* A checkpoint is logged when it is on disk, which takes a while. */
+/* Logs a checkpoint once it is on disk, which may be several steps later. */
 static enum vp_status log_saved(struct vp_run_state *run, struct vp_err *err)
 {
     int64_t step = run->checkpoints ? vp_checkpoints_saved(run->checkpoints)
@@ -142,8 +144,8 @@ static enum vp_status log_step(struct vp_run_state *run,
     return VP_OK;
 }
 
-/* One step of the trainer; false to stop. A checkpoint before an evaluation
- * waits for its loss. */
+/* Called after each step of the trainer. Returns false to stop it. If an
+ * evaluation is due at a checkpoint, committing waits for its loss. */
 static bool on_step(void *ctx, const struct vp_step_report *step)
 {
     struct vp_run_state *run = ctx;
@@ -170,7 +172,8 @@ static bool on_step(void *ctx, const struct vp_step_report *step)
              vp_rebalance_step(run->rebalance, run->trainer, &report));
 }
 
-/* An evaluation after step n_done, if there is to be one. */
+/* Evaluates after step n_done if that is due, and commits a checkpoint that
+ * waited for the loss. */
 static enum vp_status evaluate_here(struct vp_run_state *run,
                                     struct vp_err *err)
 {
@@ -184,7 +187,7 @@ static enum vp_status evaluate_here(struct vp_run_state *run,
 
 /* ---- Texts --------------------------------------------------------------- */
 
-/* In the log of the last stage, and in metrics.jsonl. */
+/* Writes a text to the log of the last stage and to metrics.jsonl. */
 static enum vp_status write_text(void *ctx, const struct vp_run_text *text,
                                  struct vp_err *err)
 {
@@ -195,16 +198,17 @@ static enum vp_status write_text(void *ctx, const struct vp_run_text *text,
                                "text", text->text);
     char *object = fields ? json_dumps(fields, 0) : NULL;
     struct vp_strbuf line = VP_STRBUF_INIT;
-    enum vp_status st = VP_ERR_NOMEM;
+    enum vp_status st;
 
     json_decref(fields);
     vp_strbuf_addf(&line, "Sample: [%lld][%lld]\t%s => %s",
                    (long long)run->n_done, (long long)text->number,
                    text->prompt, text->text);
-    if (object && !line.failed)
-        st = vp_log_line(&run->log, rank, vp_strbuf_text(&line), err);
+    st = object && !line.failed
+             ? vp_log_line(&run->log, rank, vp_strbuf_text(&line), err)
+             : vp_err_set(err, VP_ERR_NOMEM, "texts of a run: out of memory");
     if (st == VP_OK) {
-        /* The fields without the braces around them. */
+        /* Drop the braces around the fields. */
         object[strlen(object) - 1] = '\0';
         st = vp_folder_write_event(&run->folder, run->n_done, "sample",
                                    object + 1, err);
@@ -214,7 +218,7 @@ static enum vp_status write_text(void *ctx, const struct vp_run_text *text,
     return st;
 }
 
-/* Texts after step n_done, if there are to be some. */
+/* Generates texts after step n_done if that is due. */
 static enum vp_status make_texts_here(struct vp_run_state *run,
                                       struct vp_err *err)
 {
@@ -228,7 +232,8 @@ static enum vp_status make_texts_here(struct vp_run_state *run,
                              run->folder.path, &sink, err);
 }
 
-/* The step at which the pipe runs empty for an evaluation or for texts. */
+/* Returns the next step at which the pipeline must drain for an evaluation or
+ * for texts. */
 static int64_t next_stop(const struct vp_run_state *run, int64_t end)
 {
     int64_t every[] = { run->config->eval_every,
@@ -266,7 +271,7 @@ static enum vp_status write_move(struct vp_run_state *run,
                                  err);
 }
 
-/* plan.json and metrics.jsonl, in the lead. */
+/* Writes the move to plan.json and metrics.jsonl; only in the lead. */
 static enum vp_status record_move(struct vp_run_state *run,
                                   const struct vp_rebalance_move *move,
                                   struct vp_err *err)
@@ -306,7 +311,7 @@ static enum vp_status follow_move(struct vp_run_state *run,
     run->prices = vp_trainer_prices(run->trainer);
     if (!vp_trainer_free(move->left) && st == VP_OK)
         st = vp_err_set(err, VP_ERR_TIMEOUT,
-                        "rebalance: a rank of the plan before did not end");
+                        "rebalance: a rank of the old plan did not end");
     VP_TRY(st);
     VP_TRY(vp_forecast_make(&run->train, run->schedule, run->prices,
                             run->stages, &run->summary, err));
@@ -345,14 +350,14 @@ enum vp_status vp_run_begin(struct vp_run_state *run, struct vp_err *err)
 {
     vp_forecast_check_begin(&run->forecast, run->config, &run->train,
                             run->schedule, run->prices);
-    VP_TRY(evaluate_here(run, err)); /* of a run that was resumed there */
+    VP_TRY(evaluate_here(run, err)); /* a resumed step may have one due */
     if (run->home[0] && run->n_done < vp_run_last_step(run))
         vp_timeline_renew(&run->timeline, run->config, &run->summary);
     return VP_OK;
 }
 
-/* The pipe runs empty only where an evaluation or texts come, where the run moves
- * to another plan, and for the timeline of a run that was resumed. */
+/* The pipeline drains only for an evaluation or texts, for a move to another
+ * plan, and for the timeline of a resumed run. */
 enum vp_status vp_run_to(struct vp_run_state *run, int64_t end,
                          struct vp_err *err)
 {
@@ -370,13 +375,13 @@ enum vp_status vp_run_to(struct vp_run_state *run, int64_t end,
     return VP_OK;
 }
 
-/* NaN of nothing. */
+/* Returns NAN if `n` is 0. */
 static double mean(double sum, int64_t n)
 {
     return n > 0 ? sum / (double)n : NAN;
 }
 
-/* What is to be raised for more steps. */
+/* Returns the key or option to raise for more steps. */
 static const char *limit_of(const struct vp_run_state *run)
 {
     if (vp_run_last_step(run) < run->train.lr.total_steps)
@@ -384,9 +389,10 @@ static const char *limit_of(const struct vp_run_state *run)
     return run->config->total_steps > 0 ? "total_steps" : "epochs";
 }
 
-/* Returns the line, which is in `text`, or NULL if there is nothing to say. */
-static const char *tell_forecast(struct vp_run_state *run,
-                                 char text[VP_FORECAST_CHECK_TEXT])
+/* Writes the comparison of forecast and measurement. Returns its line, which is
+ * in `text`, or NULL if there is none. */
+static const char *report_forecast(struct vp_run_state *run,
+                                   char text[VP_FORECAST_CHECK_TEXT])
 {
     struct vp_err err;
 
@@ -394,7 +400,7 @@ static const char *tell_forecast(struct vp_run_state *run,
     if (!run->forecast.ready)
         return NULL;
     vp_forecast_check_text(&run->forecast, text);
-    /* The state is saved by now: a full disk costs this record alone. */
+    /* The state is saved by now, so a full disk loses only this record. */
     if (vp_folder_write_forecast(&run->folder, run->n_done, &run->forecast,
                                  &err) != VP_OK &&
         run->events->on_warning)
@@ -410,8 +416,8 @@ enum vp_status vp_run_save(struct vp_run_state *run, struct vp_err *err)
     return log_saved(run, err);
 }
 
-static enum vp_status tell_end(struct vp_run_state *run, bool interrupted,
-                               struct vp_err *err)
+static enum vp_status report_end(struct vp_run_state *run, bool interrupted,
+                                 struct vp_err *err)
 {
     char forecast[VP_FORECAST_CHECK_TEXT];
     int64_t n_all = run->train.lr.total_steps;
@@ -431,7 +437,7 @@ static enum vp_status tell_end(struct vp_run_state *run, bool interrupted,
         .gflops_per_second = run->seconds > 0 ? run->flops / run->seconds * 1e-9
                                               : 0,
         .bubble = run->seconds > 0 ? run->waited / run->seconds : 0,
-        .forecast = tell_forecast(run, forecast),
+        .forecast = report_forecast(run, forecast),
         .interrupted = interrupted,
         .trace = &trace,
         .stats = vp_trainer_stats(run->trainer),
@@ -439,7 +445,7 @@ static enum vp_status tell_end(struct vp_run_state *run, bool interrupted,
     enum vp_status st;
 
     VP_TRY(vp_trainer_trace(run->trainer, run->summary.schedule, &trace, err));
-    /* A run that had nothing left to do keeps the trace it has. */
+    /* A run that had no step left to do keeps its trace. */
     st = run->seconds > 0 ? vp_timeline_write(run->folder.path, &trace, err)
                           : VP_OK;
     if (st == VP_OK && run->events->on_end)
@@ -454,8 +460,8 @@ enum vp_status vp_run_finish(struct vp_run_state *run, struct vp_err *err)
 
     vp_rebalance_give_up(run->rebalance);
     VP_TRY(vp_run_save(run, err));
-    interrupted = asked_to_stop(run); /* not by what is printed now */
-    VP_TRY(tell_end(run, interrupted, err));
+    interrupted = asked_to_stop(run); /* printing may set the flag */
+    VP_TRY(report_end(run, interrupted, err));
     return interrupted ? VP_ERR_INTERRUPTED : VP_OK;
 }
 
@@ -496,6 +502,6 @@ enum vp_status vp_run_follow(struct vp_run_state *run, struct vp_err *err)
     if (!run->checkpoints ||
         vp_checkpoints_finish(run->checkpoints, NAN, &own) == VP_OK)
         return st;
-    /* The run failed because this did. */
+    /* This failure is the cause, whatever the lead reports. */
     return vp_err_set(err, VP_ERR_IO, "%s", own.text);
 }

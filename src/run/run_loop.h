@@ -1,24 +1,24 @@
-/* The loop of a run that is set up. */
+/* The main loop of a run that is set up. */
 #ifndef VP_RUN_RUN_LOOP_H
 #define VP_RUN_RUN_LOOP_H
 
 #include "run/run_state.h"
 
-/* Reads reports, decides when to evaluate and to save. */
+/* Runs all steps in the lead: handles reports, evaluates and saves when due. */
 enum vp_status vp_run_lead(struct vp_run_state *run, struct vp_err *err);
-/* The same in parts: before the first step; steps up to number `end`; and what is
- * saved and written at the end. VP_ERR_INTERRUPTED: it was asked to stop. */
+/* The parts of vp_run_lead(): before the first step; steps up to step `end`;
+ * saving and reporting at the end. VP_ERR_INTERRUPTED: a stop signal came. */
 enum vp_status vp_run_begin(struct vp_run_state *run, struct vp_err *err);
 enum vp_status vp_run_to(struct vp_run_state *run, int64_t end,
                          struct vp_err *err);
 enum vp_status vp_run_finish(struct vp_run_state *run, struct vp_err *err);
-/* Saves the idle trainer in the folder of the run. */
+/* Saves the trainer, which is idle, in the run folder. */
 enum vp_status vp_run_save(struct vp_run_state *run, struct vp_err *err);
-/* Evaluates `n` held-out batches, as the keys eval_every and eval_batches do; all
- * there are if there are fewer. The loss is run->eval_loss. */
+/* Evaluates `n` held-out batches, or all if there are fewer, and reports the
+ * loss as evaluations of key eval_every do. Sets run->eval_loss. */
 enum vp_status vp_run_evaluate(struct vp_run_state *run, int64_t n,
                                struct vp_err *err);
-/* The other processes of a run: until the lead ends it. */
+/* For processes other than the lead: follows the lead until it ends the run. */
 enum vp_status vp_run_follow(struct vp_run_state *run, struct vp_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* How a run is started, beside its configuration. */
+/* Options of a run beside its configuration. */
 #ifndef VP_RUN_RUN_OPTIONS_H
 #define VP_RUN_RUN_OPTIONS_H
 
@@ -11,30 +11,32 @@
 #include <stdint.h>
 
 struct vp_run_options {
-    const char *output; /* run folder; NULL: <log_directory>/<time>, or that of
-                           `resume`, which may also be named here */
-    const char *resume; /* a run folder, or a checkpoint; NULL: start anew */
+    /* Run folder. NULL: <log_directory>/<time>, or the folder of `resume`,
+     * which may also be named here. */
+    const char *output;
+    const char *resume; /* a run folder, or a checkpoint; NULL: a new run */
     int64_t max_steps;  /* stop after this many steps; 0: no limit */
-    bool dry_run;       /* validate and report; touch nothing */
-    /* Of a dry run: plan for a machine that is not here. What this one lacks is
-     * named in the summary, and not an error; memory_limit still is. */
+    bool dry_run;       /* validate and report; write nothing */
+    /* Dry run only: plan for another machine. Resources that this one lacks are
+     * named in the summary, and are no errors; memory_limit still applies. */
     bool elsewhere;
-    bool no_data; /* and open no data: memory does not depend on it */
+    bool no_data; /* with `elsewhere`: open no data, as memory is the same */
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
-    /* Of several processes, which all run the same; NULL: this one alone. Not
-     * used on a dry run. */
+    /* Several processes, which all run the same configuration; NULL: one. Not
+     * used in a dry run. */
     struct vp_world *world;
     struct vp_heartbeat *heartbeat; /* NULL: no supervisor */
-    /* Which plan auto_plan chose and why, for the user and the log; NULL: the
-     * plan is the configuration's own. */
+    /* Plan that auto_plan chose and the reason, for the user and the log; NULL:
+     * the configuration's own plan. */
     const char *plan_line;
-    /* Of a run that its caller drives (run/session.h): without `output` nothing is
-     * written, and evaluations may be asked for whatever eval_every is. */
+    /* The caller drives the run (run/session.h): without `output` nothing is
+     * written, and evaluations are possible even if eval_every is 0. */
     bool driven;
-    /* Batches of the caller's, in place of the configuration's data. `eval_maker`
-     * may be NULL: no evaluation. Both NULL: the configuration's. Borrowed. */
+    /* Batches from callbacks of the caller, in place of the configuration's
+     * data. `eval_maker` NULL: no evaluation. Both NULL: the configuration's
+     * data. Borrowed. */
     const struct vp_data_maker *train_maker, *eval_maker;
-    char *const *argv; /* after "vpipe", for command_history.log */
+    char *const *argv; /* arguments after "vpipe", for command_history.log */
     int argc;          /* 0: none */
 };
 

@@ -1,3 +1,5 @@
+/* Reads prompts, generates or translates with a copy of the weights, and passes
+ * the texts to a sink. */
 #include "run/run_texts.h"
 
 #include "base/file.h"
@@ -15,7 +17,7 @@
 struct prompt {
     char *line;
     struct vp_sequence sequence;
-    int32_t *ids; /* [sample_tokens] that follow */
+    int32_t *ids; /* [sample_tokens] generated ids */
     int n_ids;
 };
 
@@ -24,7 +26,7 @@ struct vp_run_texts {
     struct vp_model_text *text; /* NULL: prompts are ids */
     struct vp_arena arena;
     struct prompt *prompts;
-    struct vp_sequence *sequences; /* of all prompts */
+    struct vp_sequence *sequences; /* [n] sequences of the prompts */
     int64_t n;
 };
 
@@ -47,7 +49,7 @@ int64_t vp_run_texts_every(const struct vp_run_texts *texts)
 
 /* ---- Prompts ------------------------------------------------------------ */
 
-/* The ids of a line, in the arena. */
+/* Encodes a line; its ids are in the arena. */
 static enum vp_status encode(struct vp_run_texts *texts, const char *line,
                              size_t n_bytes, struct vp_sequence *out,
                              struct vp_err *err)
@@ -177,11 +179,11 @@ void vp_run_texts_close(struct vp_run_texts *texts)
 
 /* ---- Weights ------------------------------------------------------------ */
 
-/* Copies of a trainer's weights: loaders are called by several threads, and a
- * device may have to be asked by this one. */
+/* Copies of a trainer's weights. Needed because several threads call the
+ * loader, but only this thread may read from the trainer's device. */
 struct weights {
     const struct vp_graph *graph;
-    float **at; /* [n_params]; NULL: a constant, or the copy of another */
+    float **at; /* [n_params]; NULL: a constant, or tied to another */
 };
 
 static void weights_release(struct weights *weights)
@@ -195,6 +197,7 @@ static enum vp_status copy_weights(const struct vp_trainer *trainer,
                                    struct weights *weights, struct vp_err *err)
 {
     const struct vp_graph *graph = weights->graph;
+    enum vp_status st;
 
     weights->at = calloc((size_t)graph->n_params + 1, sizeof(*weights->at));
     if (!weights->at)
@@ -208,7 +211,10 @@ static enum vp_status copy_weights(const struct vp_trainer *trainer,
                                 sizeof(float));
         if (!weights->at[i])
             return no_memory(err);
-        VP_TRY(vp_trainer_get_weights(trainer, i, 0, weights->at[i]));
+        st = vp_trainer_get_weights(trainer, i, 0, weights->at[i]);
+        if (st != VP_OK)
+            return vp_err_set(err, st,
+                              "texts of a run: parameter %d cannot be read", i);
     }
     return VP_OK;
 }
@@ -269,7 +275,7 @@ static void ignore(void *ctx, const char *line)
     (void)line;
 }
 
-/* Greedy; texts end as those of `vpipe generate`. */
+/* Generates greedily; texts end as those of `vpipe generate`. */
 static enum vp_status generate(struct vp_run_texts *texts,
                                struct vp_generate_config *with,
                                const char *folder, struct vp_err *err)
@@ -328,8 +334,8 @@ static enum vp_status run_model(struct vp_run_texts *texts,
                              : generate(texts, &generation, folder, err);
 }
 
-/* With the stages and threads of the run; its schedule and partition are for
- * training. */
+/* Uses the stages and threads of the run; its schedule and partition are for
+ * training only. */
 static enum vp_status open_and_run(struct vp_run_texts *texts,
                                    const struct vp_model_source *source,
                                    struct vp_err *err)
@@ -355,9 +361,9 @@ static enum vp_status open_and_run(struct vp_run_texts *texts,
     return st;
 }
 
-static enum vp_status tell(struct vp_run_texts *texts,
-                           const struct vp_run_text_sink *sink,
-                           struct vp_err *err)
+static enum vp_status report_texts(struct vp_run_texts *texts,
+                                   const struct vp_run_text_sink *sink,
+                                   struct vp_err *err)
 {
     enum vp_status st = VP_OK;
 
@@ -398,5 +404,5 @@ enum vp_status vp_run_texts_make(struct vp_run_texts *texts,
         st = open_and_run(texts, source, err);
     vp_model_source_close(source);
     weights_release(&weights);
-    return st == VP_OK ? tell(texts, sink, err) : st;
+    return st == VP_OK ? report_texts(texts, sink, err) : st;
 }

@@ -1,3 +1,5 @@
+/* Opens training and evaluation data, encodes text with the tokenizer if
+ * needed, and shares the description of the data with other processes. */
 #include "run/samples.h"
 
 #include "base/clock.h"
@@ -8,7 +10,7 @@
 #include <sched.h>
 #include <stdio.h>
 
-/* Between two lines about text that is encoded. */
+/* Time between two progress lines while text is encoded. */
 #define ENCODING_NS INT64_C(10000000000)
 
 static enum vp_data_task data_task(enum vp_task task)
@@ -18,7 +20,7 @@ static enum vp_data_task data_task(enum vp_task task)
         return VP_DATA_CAUSAL_LM;
     case VP_TASK_TRANSLATION:
         return VP_DATA_PAIRS;
-    default: /* that of a custom model is not asked for: see open_made() */
+    default: /* custom models use open_made(), which ignores the task */
         return VP_DATA_MASKED_LM;
     }
 }
@@ -67,6 +69,7 @@ static bool evaluates(const struct vp_samples_config *plan)
     return must_evaluate(plan) || plan->evaluates;
 }
 
+/* Opens data whose batches come from callbacks of the caller. */
 static enum vp_status open_made(const struct vp_samples_config *plan,
                                 struct vp_samples *samples, struct vp_err *err)
 {
@@ -83,7 +86,8 @@ static enum vp_status open_made(const struct vp_samples_config *plan,
     return vp_data_open_made(&config, plan->eval_maker, &samples->eval, err);
 }
 
-/* Planning asks the data for nothing but its length and best guess. */
+/* Opens stand-ins: planning needs only the number of batches and the unigram
+ * loss. */
 static enum vp_status stand_in(const struct vp_samples_config *plan,
                                struct vp_samples *samples, struct vp_err *err)
 {
@@ -94,7 +98,7 @@ static enum vp_status stand_in(const struct vp_samples_config *plan,
     const struct vp_data_maker none = { .n_batches = 0 };
     char what[256];
 
-    if (plan->config->custom) /* its shape is not that of a task */
+    if (plan->config->custom) /* its shapes are not those of a task */
         return vp_data_open_made(&train, &none, &samples->train, err);
     if (!plan->no_data) {
         vp_missing_add(plan->missing, "the data (data_dir %s cannot be read)",
@@ -120,8 +124,8 @@ static enum vp_status check_vocab(const struct vp_config *config, int64_t vocab,
         (long long)vocab - 1, (long long)vocab);
 }
 
-/* Puts the place of the key that is to blame, if one is named, before the
- * message. Refuses ids that the model does not have. */
+/* Opens the data, and refuses ids that the model does not have. Prepends the
+ * place of the key to blame, if the error names one. */
 static enum vp_status open_data(const struct vp_config *config,
                                 const struct vp_data_config *data,
                                 struct vp_data **out, struct vp_err *err)
@@ -135,23 +139,23 @@ static enum vp_status open_data(const struct vp_config *config,
     return st;
 }
 
-/* ---- Text that is encoded ----------------------------------------------- */
+/* ---- Encoding text ------------------------------------------------------ */
 
-/* What text was encoded to, and what BERT needs of the tokenizer. */
+/* Encoded text, and BERT's special tokens. */
 struct encoded {
     struct vp_corpus_cached cached;
-    char bytes[PATH_MAX + 16]; /* file of the text; "": none */
+    char bytes[PATH_MAX + 16]; /* file with the bytes of the text; "": none */
     struct vp_bert_ids special;
     bool is_bert;
 };
 
 struct encoding {
     const struct vp_samples_config *plan;
-    int64_t said_ns; /* when the last line was printed */
-    bool is_bytes;   /* without a tokenizer */
+    int64_t said_ns; /* time of the last progress line */
+    bool is_bytes;   /* there is no tokenizer */
 };
 
-/* A line every ten seconds. */
+/* Prints a line every ten seconds. Returns false if the run was interrupted. */
 static bool show_encoding(void *ctx, const struct vp_corpus_progress *progress)
 {
     struct encoding *encoding = ctx;
@@ -210,9 +214,8 @@ static enum vp_status find_encoded(const struct vp_samples_config *plan,
 
     VP_TRY(vp_corpus_cache(&cache, out, err));
     if (!tokenizer)
-        snprintf(line, sizeof(line), "text: its bytes are %s %.300s",
-                 out->is_new ? "kept in" : "there since an earlier run, in",
-                 out->folder);
+        snprintf(line, sizeof(line), "text: bytes %s %.300s",
+                 out->is_new ? "kept in" : "of an earlier run in", out->folder);
     else if (out->is_new)
         snprintf(line, sizeof(line),
                  "tokenizer: %lld documents encoded to %lld tokens, kept in "
@@ -235,7 +238,8 @@ static bool is_text(const struct vp_config *config)
             vp_corpus_is_text(config->data_dir));
 }
 
-/* Text that is read byte by byte, if it is too large for memory. */
+/* Copies text that is read byte by byte to the cache if it is too large for
+ * memory. */
 static enum vp_status keep_bytes(const struct vp_samples_config *plan,
                                  struct encoded *out, struct vp_err *err)
 {
@@ -253,8 +257,9 @@ static enum vp_status keep_bytes(const struct vp_samples_config *plan,
     return VP_OK;
 }
 
-/* Sets folder[0] to 0 if the text is read as it is, or the data is no text, and
- * `special` to the ids of BERT's tokens if they are needed. */
+/* Sets cached.folder to "" if the text is read without encoding, or if the data
+ * is not text. Sets `special` to the ids of BERT's tokens if they are
+ * needed. */
 static enum vp_status encode_text(const struct vp_samples_config *plan,
                                   struct encoded *out, struct vp_err *err)
 {
@@ -265,7 +270,7 @@ static enum vp_status encode_text(const struct vp_samples_config *plan,
     out->cached.folder[0] = 0;
     out->bytes[0] = 0;
     out->is_bert = false;
-    /* Pairs are encoded before: 'vpipe data pairs'. */
+    /* 'vpipe data pairs' encodes parallel text before the run. */
     if (config->synthetic_data ||
         (config->tokenizer && config->model->task == VP_TASK_TRANSLATION))
         return VP_OK;
@@ -282,7 +287,7 @@ static enum vp_status encode_text(const struct vp_samples_config *plan,
     return st;
 }
 
-/* Of token files that were made of the text. */
+/* Changes `data` to read the encoded files. */
 static void use_encoded(const struct encoded *encoded,
                         struct vp_data_config *data)
 {
@@ -299,7 +304,7 @@ static void use_encoded(const struct encoded *encoded,
         return;
     data->path = encoded->cached.folder;
     data->format = encoded->is_bert ? VP_FORMAT_MEGATRON : VP_FORMAT_LLMC;
-    data->valid_split = NULL; /* the names are ours */
+    data->valid_split = NULL; /* encoded files have names of their own */
 }
 
 static enum vp_status open_files(const struct vp_samples_config *plan,
@@ -322,7 +327,7 @@ static enum vp_status open_files(const struct vp_samples_config *plan,
         VP_TRY(open_data(config, &train, &samples->train, err));
     if (must_evaluate(plan))
         VP_TRY(open_data(config, &eval, &samples->eval, err));
-    else if (plan->evaluates) /* data that is too small has none */
+    else if (plan->evaluates) /* optional: too little data holds out none */
         (void)!open_data(config, &eval, &samples->eval, NULL);
     first = plan->eval_only ? samples->eval : samples->train;
     for (int i = 0; vp_data_notice(first, i); i++)
@@ -337,7 +342,8 @@ static bool is_lead(const struct vp_samples_config *plan)
     return vp_world_is_mine(plan->world, vp_world_lead(plan->world));
 }
 
-/* Ranks of the first stage read samples, the lead tells about them. */
+/* Returns true if this process opens the files: ranks of the first stage read
+ * samples, and the lead describes them to the others. */
 static bool reads(const struct vp_samples_config *plan)
 {
     const struct vp_int_list *replicas = &plan->config->replicas;
@@ -350,7 +356,8 @@ static bool reads(const struct vp_samples_config *plan)
     return is_lead(plan);
 }
 
-/* The lead's `*data` becomes known to processes that have none. */
+/* Sends the description of the lead's `*data`. Processes without data get a
+ * stand-in. */
 static enum vp_status share(const struct vp_samples_config *plan, bool eval,
                             struct vp_data **data, struct vp_err *err)
 {
@@ -366,7 +373,8 @@ static enum vp_status share(const struct vp_samples_config *plan, bool eval,
     }
     if (vp_world_share(plan->world, &told, sizeof(told), VP_LIMIT_NEVER) !=
         VP_OK)
-        return vp_err_set(err, VP_ERR_ABORTED, "data: the lead is gone");
+        return vp_err_set(err, VP_ERR_ABORTED,
+                          "data: process 0 has ended; see its messages");
     told.info.what = told.what;
     return *data ? VP_OK : vp_data_stand_in(&config, &told.info, data, err);
 }

@@ -1,3 +1,4 @@
+/* Parses and checks sequences of token ids, and puts them into batches. */
 #include "run/sequence.h"
 
 #include <stdbool.h>
@@ -23,7 +24,7 @@ enum vp_status vp_sequence_check(const struct vp_model_config *sizes, int64_t k,
     return VP_OK;
 }
 
-static bool is_gap(char c)
+static bool is_separator(char c)
 {
     return c == ' ' || c == ',' || c == '\t' || c == '\r';
 }
@@ -37,7 +38,7 @@ static enum vp_status take_id(const char **at, const char *end, int32_t *out,
     while (*at < end && **at >= '0' && **at <= '9' && id <= INT32_MAX)
         id = 10 * id + (*(*at)++ - '0');
     if (*at == start || id > INT32_MAX ||
-        (*at < end && !is_gap(**at) && **at != ':'))
+        (*at < end && !is_separator(**at) && **at != ':'))
         return vp_err_set(err, VP_ERR_INVALID,
                           "'%.*s' is no token id; write numbers, for example "
                           "5,6,7",
@@ -58,7 +59,7 @@ enum vp_status vp_sequence_parse(const char *text, size_t n_bytes, int32_t *ids,
             sequence.n_ids = n;
             sequence.target = ids + n;
             at++;
-        } else if (is_gap(*at)) {
+        } else if (is_separator(*at)) {
             at++;
         } else {
             VP_TRY(take_id(&at, end, &ids[n], err));

@@ -1,3 +1,5 @@
+/* Sessions: call the parts of the run loop one by one, and save to other
+ * folders. */
 #include "run/session.h"
 
 #include "plan/plan_json.h"
@@ -14,7 +16,8 @@
 
 struct vp_session {
     struct vp_run_state *run;
-    /* Of a folder that is not the run's, and the path it was given by. */
+    /* Checkpoints in a folder other than the run's, and the path of that
+     * folder. */
     struct vp_checkpoints *copies;
     char copies_at[PATH_MAX];
     bool begun, finished;
@@ -67,7 +70,7 @@ static enum vp_status check_steps(const struct vp_run_state *run, int64_t n,
                       (long long)last);
 }
 
-/* The run has made its last step. */
+/* Ends the run after its last step. */
 static enum vp_status finish(struct vp_session *session, struct vp_err *err)
 {
     if (session->finished || !session->run->checkpoints)
@@ -116,7 +119,8 @@ static enum vp_status check_unused(const char *folder, struct vp_err *err)
 
     if (snprintf(path, sizeof(path), "%s/checkpoints", folder) >=
         (int)sizeof(path))
-        return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%.80s...: path is too long; name another folder",
                           folder);
     VP_TRY(vp_ckpt_list(path, &list, &n, err));
     free(list);
@@ -128,7 +132,7 @@ static enum vp_status check_unused(const char *folder, struct vp_err *err)
                       folder);
 }
 
-/* Points the copies of the run to `folder`. */
+/* Opens `folder` for checkpoints that are not in the run folder. */
 static enum vp_status open_copies(struct vp_session *session,
                                   const char *folder, struct vp_err *err)
 {
@@ -169,7 +173,7 @@ enum vp_status vp_session_save(struct vp_session *session, const char *folder,
     return vp_run_save(run, err);
 }
 
-/* ---- Questions ---------------------------------------------------------- */
+/* ---- State -------------------------------------------------------------- */
 
 int64_t vp_session_step(const struct vp_session *session)
 {

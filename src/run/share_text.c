@@ -1,9 +1,10 @@
+/* Sends a text in pieces by vp_world_share(). */
 #include "run/share_text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 4096 }; /* see vp_world_share() */
+enum { PIECE_BYTES = 4096 }; /* limit of vp_world_share() */
 
 enum vp_status vp_share_text(struct vp_world *world, const char *text,
                              char **out, struct vp_err *err)
@@ -22,7 +23,8 @@ enum vp_status vp_share_text(struct vp_world *world, const char *text,
                             VP_LIMIT_NEVER);
     if (st != VP_OK) {
         free(copy);
-        return vp_err_set(err, VP_ERR_ABORTED, "plan: the lead is gone");
+        return vp_err_set(err, VP_ERR_ABORTED,
+                          "plan: process 0 has ended; see its messages");
     }
     *out = copy;
     return VP_OK;

@@ -1,3 +1,5 @@
+/* Reports of written checkpoint files, by channels from each process to the
+ * lead. */
 #include "run/team.h"
 
 #include "base/blocking.h"
@@ -7,18 +9,18 @@
 #include <time.h>
 
 enum {
-    N_REPORTS = 2,            /* under way from one process */
-    LOOK_NS = 5 * 1000000,    /* between looks: disks take longer */
-    LIMIT_MS = 30 * 60 * 1000 /* for the slowest disk */
+    N_REPORTS = 2,            /* reports in flight from one process */
+    LOOK_NS = 5 * 1000000,    /* between two polls; disks take longer */
+    LIMIT_MS = 30 * 60 * 1000 /* time limit, for the slowest disk */
 };
 
-/* What a process says of one checkpoint. */
+/* Report of a process on one checkpoint. */
 struct report {
     int64_t step;
-    int n; /* files; -1: it failed */
+    int n; /* number of files; -1: writing failed */
 };
 
-/* From one process to the lead. */
+/* Connection from one process to the lead. */
 struct line {
     struct vp_channel *channel;
     uint64_t n_reports;
@@ -33,8 +35,9 @@ struct vp_team {
     struct vp_ckpt_team ckpt;
 };
 
-/* ---- Telling ------------------------------------------------------------ */
+/* ---- Sending reports ---------------------------------------------------- */
 
+/* Sleeps between two polls. Returns an error if waiting is to end. */
 static enum vp_status give_up_wait(const struct vp_team *team,
                                    const atomic_bool *give_up,
                                    struct vp_limit *limit)
@@ -54,12 +57,12 @@ static enum vp_status failed(enum vp_status st, int64_t step, int rank,
                              struct vp_err *err)
 {
     return vp_err_set(err, st,
-                      "checkpoint of step %lld: rank %d does not say that its "
-                      "files are written",
+                      "checkpoint of step %lld: rank %d did not report that "
+                      "its files are written; see its messages",
                       (long long)step, rank);
 }
 
-/* The buffer that a channel gives is the head; the parts lie beside it. */
+/* A channel returns the head as its buffer; the parts have the same index. */
 static struct vp_ckpt_part *parts_of(const struct line *line,
                                      const struct report *head)
 {
@@ -87,7 +90,7 @@ static enum vp_status tell(void *ctx, int64_t step,
     return VP_OK;
 }
 
-/* ---- Hearing ------------------------------------------------------------ */
+/* ---- Receiving reports -------------------------------------------------- */
 
 static enum vp_status hear_one(struct vp_team *team, int rank, int64_t step,
                                struct vp_ckpt_part *parts, int *n,

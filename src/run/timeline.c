@@ -1,3 +1,4 @@
+/* Writes trace.json and timeline.svg, also early in a resumed run. */
 #include "run/timeline.h"
 
 #include "run/folder.h"
@@ -5,13 +6,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static const char trace_name[] = "trace.json";
 static const char picture_name[] = "timeline.svg";
 
-/* Writes the picture if there is one, else the trace. */
+/* Writes the picture if it is not NULL, otherwise the trace. */
 static enum vp_status replace(const char *folder, const char *name,
                               const struct vp_trace *trace, const char *picture,
                               struct vp_err *err)
@@ -24,8 +24,7 @@ static enum vp_status replace(const char *folder, const char *name,
     st = picture ? vp_folder_write_text(part, picture, err)
                  : vp_trace_write_chrome(trace, part, err);
     if (st == VP_OK && rename(part, path) != 0)
-        st = vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
-                        strerror(errno));
+        st = vp_err_write(err, path, errno);
     if (st != VP_OK)
         unlink(part);
     return st;

@@ -1,3 +1,5 @@
+/* Translation: runs the beams of several sentences through the pipeline as rows
+ * of minibatches, and advances their beam searches with the logits. */
 #include "run/translate.h"
 
 #include "config/buckets.h"
@@ -9,18 +11,18 @@
 
 enum {
     SHORTEST = 32,        /* length of the shortest program without a cache */
-    SHORTEST_SOURCE = 16, /* likewise, of a source with one */
-    MINIBATCHES = 8 /* of a decoding step: what a pipeline is filled with */
+    SHORTEST_SOURCE = 16, /* shortest program for a source with a cache */
+    MINIBATCHES = 8       /* per decoding step, to fill a pipeline */
 };
 
-/* A sentence that is searched. */
+/* Search for the translation of one sentence. */
 struct search {
-    int64_t sentence; /* its number */
+    int64_t sentence; /* index of the sentence */
     struct vp_beam *beam;
     int32_t *inputs; /* [n_beams, most] decoder inputs */
     int32_t *lines;  /* [n_beams, most] line of the cache for each of them */
     int64_t n;       /* ids of each input */
-    float *logits;   /* [n_beams, vocab] that follow the inputs */
+    float *logits;   /* [n_beams, vocab] logits after the inputs */
 };
 
 /* A row of a minibatch: beam `beam` of a search. */
@@ -35,7 +37,7 @@ struct minibatch {
     int64_t first, n;
 };
 
-/* The translation of a sentence that waits for those before it. */
+/* A translation that waits for those of earlier sentences. */
 struct result {
     bool ended;
     int32_t *ids;
@@ -46,9 +48,9 @@ struct result {
 struct job {
     const struct vp_translate_config *with;
     struct vp_beam_options options;
-    int most;                   /* ids of a translation */
-    struct vp_cache_size cache; /* n_lines 0: none */
-    /* In order of growing lengths; with a cache those of a step, then those of
+    int most;                   /* most ids of a translation */
+    struct vp_cache_size cache; /* n_lines 0: no cache */
+    /* In order of length; with a cache the dims of a step, then those of
      * sources. */
     struct vp_dims dims[VP_MAX_BUCKETS];
     int n_dims;
@@ -56,16 +58,16 @@ struct job {
     struct vp_batch batch;
     struct search *searches; /* [n_searches]; beam NULL: free */
     int64_t n_searches;
-    struct row *rows; /* of this decoding step */
+    struct row *rows; /* rows of this decoding step */
     int64_t n_rows;
     struct minibatch *minibatches;
     int64_t n_minibatches;
-    int32_t *inputs;          /* of all searches, and of one more: work space */
+    int32_t *inputs;          /* [n_searches + 1]; the first is work space */
     int32_t *lines;           /* likewise */
-    float *logits;            /* of all searches */
+    float *logits;            /* [n_searches] */
     struct vp_beam_row *next; /* [n_beams] */
     struct result *results;   /* [n_sentences] */
-    int64_t n_begun, n_told;  /* sentences */
+    int64_t n_begun, n_told;  /* sentences begun; passed to the sink */
 };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -93,7 +95,7 @@ static enum vp_status check(const struct job *job, struct vp_err *err)
 
     if (with->config->model->task != VP_TASK_TRANSLATION)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "a %s model does not translate; take a translation "
+                          "a %s model cannot translate; use a translation "
                           "model",
                           with->config->model->name);
     if (with->n_sentences < 1 || with->search.max_tokens < 1)
@@ -111,9 +113,10 @@ static enum vp_status check(const struct job *job, struct vp_err *err)
     return vp_beam_check(&job->options, err);
 }
 
-/* Appends lengths from `length` on that sentences of `shortest` to `longest` ids
- * need. Powers of two, so that the lengths of a sentence's programs do not
- * depend on the other sentences, and at last the positions of the model. */
+/* Appends the lengths from `length` on that sentences of `shortest` to
+ * `longest` ids need: powers of two, so that the lengths of a sentence's
+ * programs do not depend on other sentences, and as the last one the positions
+ * of the model. */
 static void add_lengths(struct job *job, int64_t length, int64_t shortest,
                         int64_t longest)
 {
@@ -127,7 +130,8 @@ static void add_lengths(struct job *job, int64_t length, int64_t shortest,
     job->dims[job->n_dims++].seq = length;
 }
 
-/* Without a cache source and target have one length. batch_size counts tokens. */
+/* Without a cache, source and target have the same length. batch_size counts
+ * tokens. */
 static void set_dims(struct job *job)
 {
     const struct vp_translate_config *with = job->with;
@@ -163,7 +167,7 @@ static void set_dims(struct job *job)
         };
 }
 
-/* Room for a batch of any bucket. */
+/* Allocates a batch with room for any bucket. */
 static enum vp_status allocate_batch(struct job *job, struct vp_err *err)
 {
     struct vp_dims room = job->dims[job->n_dims - 1];
@@ -207,7 +211,7 @@ static enum vp_status allocate(struct job *job, struct vp_err *err)
 
 /* ---- Logits ------------------------------------------------------------- */
 
-/* Row `i` of a minibatch; NULL: the row is padding. */
+/* Returns row `i` of a minibatch; NULL: the row is padding. */
 static const struct row *row_at(const struct job *job, uint64_t minibatch,
                                 int64_t i)
 {
@@ -216,8 +220,8 @@ static const struct row *row_at(const struct job *job, uint64_t minibatch,
     return i < it->n ? &job->rows[it->first + i] : NULL;
 }
 
-/* What a program is given: all ids so far; with a cache the last one, and the
- * source only if it is new. */
+/* Returns the input of a program: all ids so far. With a cache: only the last
+ * id, and the source only for a new sentence. */
 static struct vp_sequence sequence_of(const struct job *job,
                                       const struct row *row)
 {
@@ -235,7 +239,7 @@ static struct vp_sequence sequence_of(const struct job *job,
     return sequence;
 }
 
-/* Where the keys and values of row `i` are; `row` NULL: it is padding. */
+/* Writes the places of the keys and values of row `i`; `row` NULL: padding. */
 static void put_places(const struct job *job, const struct row *row, int64_t i,
                        struct vp_batch *batch)
 {
@@ -304,7 +308,7 @@ static enum vp_status take_logits(void *ctx, const struct vp_logits *logits,
     return VP_OK;
 }
 
-/* Appends a minibatch of the last `n` rows, whose bucket is the first one from
+/* Appends a minibatch of the last `n` rows. Its bucket is the first from
  * `bucket` on that is long enough. */
 static void add_minibatch(struct job *job, int64_t n, int bucket)
 {
@@ -321,9 +325,9 @@ static void add_minibatch(struct job *job, int64_t n, int bucket)
     }
 }
 
-/* Adds rows of the searches that have ids (`old`), of those that begin (`fresh`),
- * or of both, in minibatches of `n_each`. All beams of a search that begins are
- * equal: only one is computed. */
+/* Adds rows in minibatches of `n_each`: of searches that have ids (`old`), of
+ * new searches (`fresh`), or of both. All beams of a new search are equal, so
+ * only one is computed. */
 static void plan_rows(struct job *job, bool old, bool fresh, int64_t n_each,
                       int bucket)
 {
@@ -347,7 +351,8 @@ static void plan_rows(struct job *job, bool old, bool fresh, int64_t n_each,
         add_minibatch(job, n, bucket);
 }
 
-/* Fills `logits` of all searches: those of the last position of each input. */
+/* Fills `logits` of all searches with the logits of the last position of each
+ * input. */
 static enum vp_status compute_logits(struct job *job,
                                      struct vp_inference *inference,
                                      struct vp_err *err)
@@ -355,7 +360,7 @@ static enum vp_status compute_logits(struct job *job,
     struct vp_score score = { .loss = 0.0 };
 
     job->n_rows = job->n_minibatches = 0;
-    if (job->cache.n_lines > 0) { /* a new source is a minibatch of its own */
+    if (job->cache.n_lines > 0) { /* each new source is its own minibatch */
         plan_rows(job, true, false, job->n_each, 0);
         plan_rows(job, false, true, 1, 1);
     } else {
@@ -366,7 +371,7 @@ static enum vp_status compute_logits(struct job *job,
 
 /* ---- Searches ----------------------------------------------------------- */
 
-/* Begins the next sentences where a search has ended. */
+/* Begins the next sentences in searches that are free. */
 static enum vp_status begin(struct job *job, struct vp_err *err)
 {
     for (int64_t i = 0; i < job->n_searches; i++) {
@@ -401,7 +406,7 @@ static enum vp_status keep_result(struct job *job, struct search *search,
     return VP_OK;
 }
 
-/* Row i of `rows` [n_beams, most] becomes a copy of row next[i].parent, up to the
+/* Replaces row i of `rows` [n_beams, most] by row next[i].parent, up to the
  * length of the inputs. `copy` is work space. */
 static void follow_parents(const struct job *job, const struct search *search,
                            int32_t *copy, int32_t *rows)
@@ -415,9 +420,10 @@ static void follow_parents(const struct job *job, const struct search *search,
                n * sizeof(*rows));
 }
 
-/* Each input becomes that of its parent, and a token. Keys and values of the token
- * go to the beam's own line of the cache, where no beam has that position yet;
- * those before it stay in the lines of the beams that computed them. */
+/* Replaces each input by that of its parent plus a token. Keys and values of
+ * the token go to the beam's own line of the cache, where that position is not
+ * yet used; those of earlier positions stay in the lines of the beams that
+ * computed them. */
 static void grow(struct job *job, struct search *search)
 {
     int64_t first = (search - job->searches) * job->options.n_beams;
@@ -449,8 +455,8 @@ static enum vp_status advance(struct job *job, struct vp_err *err)
     return VP_OK;
 }
 
-/* Gives the sink the sentences that no earlier one is missing for. */
-static enum vp_status tell(struct job *job, struct vp_err *err)
+/* Passes results to the sink, up to the first sentence that has not ended. */
+static enum vp_status pass_results(struct job *job, struct vp_err *err)
 {
     const struct vp_translation_sink *sink = &job->with->sink;
 
@@ -474,7 +480,7 @@ static enum vp_status run(struct job *job, struct vp_inference *inference,
         VP_TRY(begin(job, err));
         VP_TRY(compute_logits(job, inference, err));
         VP_TRY(advance(job, err));
-        VP_TRY(tell(job, err));
+        VP_TRY(pass_results(job, err));
     }
     return VP_OK;
 }
@@ -546,7 +552,7 @@ enum vp_status vp_translate(const struct vp_translate_config *config,
     }
     if (st == VP_OK)
         st = open_and_run(job, &lost, err);
-    if (!lost) /* a rank that did not return may still use it */
+    if (!lost) /* leaked otherwise: a rank that did not return may use it */
         job_free(job);
     return st;
 }

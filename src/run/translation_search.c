@@ -1,3 +1,5 @@
+/* Combines generation_config.json of a folder with the defaults of Hugging Face
+ * or fairseq. */
 #include "run/translation_search.h"
 
 #include "data/data_config.h"
@@ -5,7 +7,7 @@
 
 #include <math.h>
 
-/* fairseq's limit of length: EOS follows 200 ids. */
+/* fairseq's limit of the length, without EOS. */
 enum { MAX_LEN_B = 200 };
 
 struct vp_model_ids vp_translation_ids(const struct vp_model_config *sizes)

@@ -1,3 +1,5 @@
+/* Details of a run: rings of notes that rank threads fill without locks, and
+ * lines made of them and of the counters. */
 #include "run/verbose.h"
 
 #include <math.h>
@@ -7,19 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a rank can note before the notes are read; more is left out, and
- * counted. */
+/* Notes that a rank can write before they are read; further notes are dropped
+ * and counted. */
 enum { RING = 4096 };
 
-/* One action; or one tensor of a message. */
+/* One action, or one tensor of a message. */
 struct note {
-    int64_t step; /* 0: printed */
+    int64_t step; /* 0: printed already */
     enum vp_action_kind kind;
     int stage, peer;
     int64_t minibatch, version;
     uint64_t message;
-    const struct vp_value *value; /* SEND */
-    const char *block;            /* that made it */
+    const struct vp_value *value; /* tensor of a SEND; otherwise NULL */
+    const char *block;            /* block that produced `value` */
     double norm;
 };
 
@@ -27,8 +29,9 @@ struct rank_notes {
     struct note *ring;
     atomic_llong n_written, n_read;
     atomic_llong n_lost;
-    int64_t n_lost_said;
-    /* When time and traffic were printed last, per stage of the rank. */
+    int64_t n_lost_said; /* n_lost that was reported */
+    /* Counters when time and traffic were last printed, per stage of the
+     * rank. */
     struct vp_stage_stats *then;
 };
 
@@ -103,7 +106,7 @@ void vp_verbose_free(struct vp_verbose_log *log)
     free(log);
 }
 
-/* ---- Taking notes: on the threads of ranks ------------------------------ */
+/* ---- Writing notes, on the threads of ranks ----------------------------- */
 
 static void add_note(struct rank_notes *notes, const struct note *note)
 {
@@ -146,7 +149,7 @@ static const char *block_name(const struct vp_graph *graph,
     return graph->blocks[graph->ops[value->producer].block].name;
 }
 
-/* Masks and labels that pass through are no tensors of the model. */
+/* Leaves out masks and labels, which pass through but are not computed. */
 static void note_tensors(struct rank_notes *notes, struct note note,
                          const struct vp_observation *what)
 {
@@ -263,8 +266,8 @@ static enum vp_status say_note(struct vp_verbose_log *log, int rank,
                (long long)note->version);
 }
 
-/* Notes of a step that was reported are complete. Those of later ones may stand
- * between them, and stay. */
+/* Prints the notes of `step`, which are complete once the step was reported.
+ * Notes of later steps may lie between them, and stay in the ring. */
 static enum vp_status say_notes(struct vp_verbose_log *log, int rank,
                                 int64_t step, struct vp_err *err)
 {
@@ -286,7 +289,7 @@ static enum vp_status say_notes(struct vp_verbose_log *log, int rank,
     atomic_store_explicit(&notes->n_read, begin, memory_order_release);
     if (lost > notes->n_lost_said)
         VP_TRY(say(log, rank, err,
-                   "verbose: %lld more were not kept; raise verbose_frequency",
+                   "verbose: %lld more were dropped; raise verbose_frequency",
                    (long long)(lost - notes->n_lost_said)));
     notes->n_lost_said = lost;
     return VP_OK;
@@ -307,7 +310,8 @@ static enum vp_status say_link(struct vp_verbose_log *log, int rank, int from,
                (long long)(now->bytes_sent - then->bytes_sent));
 }
 
-/* One of the original's tables: means over `n` minibatches, keys in order. */
+/* Prints a table in the format of the original vPipe: means over `n`
+ * minibatches, keys in alphabetical order. */
 static enum vp_status say_table(struct vp_verbose_log *log, int rank,
                                 const char *title, int64_t compute_ns,
                                 const struct vp_way_stats *way, int64_t n,
@@ -362,7 +366,7 @@ static enum vp_status say_time(struct vp_verbose_log *log, int rank,
                    (double)(steps > 0 ? steps : 1));
 }
 
-/* Stage number `i` of a rank, since the last time. */
+/* Prints the counters of stage number `i` of a rank since the last call. */
 static enum vp_status say_stats(struct vp_verbose_log *log, int rank, int i,
                                 int stage, const struct vp_stage_stats *now,
                                 int64_t steps, struct vp_err *err)

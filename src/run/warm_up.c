@@ -1,3 +1,4 @@
+/* Loads the CUDA plugin and opens the devices once, in the background. */
 #include "run/warm_up.h"
 
 #include "backend/plugin.h"
@@ -7,11 +8,11 @@
 
 struct vp_warm_up {
     const struct vp_config *config;
-    bool alone; /* no other process has ranks */
+    bool alone; /* all ranks are in this process */
     pthread_t thread;
 };
 
-/* As set_devices() in devices.c counts them. */
+/* Returns the device of a rank, as set_devices() in devices.c does. */
 static int device_of(const struct vp_config *config, int rank, int n_devices)
 {
     if (config->machines.n >= vp_config_n_ranks(config))
@@ -19,8 +20,8 @@ static int device_of(const struct vp_config *config, int rank, int n_devices)
     return rank % n_devices;
 }
 
-/* What a device costs to open for the first time stays paid after it is closed:
- * its context, and the start of libraries. */
+/* Opens and closes each device. The cost of the first opening (its context, the
+ * start of libraries) is not paid again. */
 static void open_devices(const struct vp_config *config,
                          const struct vp_backend_ops *ops, int n_devices)
 {
