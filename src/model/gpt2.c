@@ -6,7 +6,9 @@
  * final layer norm and the output layer. There is no padding mask: padding is
  * at the end of a sample, where causal attention does not read it. With a cache
  * the rows of a sample are new positions of its text, which may begin at any
- * position. B: batch, S: sequence, H: hidden, F: ffn, V: vocab. */
+ * position.
+ *
+ * B: batch, S: sequence, H: hidden, F: ffn, V: vocab. */
 #include "model/build.h"
 #include "model/model.h"
 

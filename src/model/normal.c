@@ -13,9 +13,10 @@ enum { GROUPS = 32, BLOCK = 4 * GROUPS };
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Logarithm, cosine and sine are series of exactly rounded operations, so that
- * weights have the same bits with every math library and every instruction set.
- * Their error is below 3e-9, less than the rounding to float. */
+/* Note [init]. Logarithm, cosine and sine are series of exactly rounded
+ * operations, so that weights have the same bits with every math library and
+ * every instruction set. Their error is below 3e-9, less than the rounding to
+ * float. */
 INLINE double series(const double *c, int n, double x)
 {
     double sum = c[n - 1];
