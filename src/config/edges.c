@@ -1,3 +1,5 @@
+/* Decides from host and device of the ranks which messages go from GPU to
+ * GPU. */
 #include "config/edges.h"
 
 #include "sched/schedule.h"
@@ -23,7 +25,8 @@ static struct place place_of(const struct vp_config *config, int stage)
     return place;
 }
 
-/* Without machines every process has a GPU of its own. */
+/* Returns true if two ranks have the same GPU. Without machines every process
+ * has a GPU of its own. */
 static bool have_one_gpu(const struct vp_config *config, int a, int b)
 {
     const struct vp_machine *x, *y;
@@ -47,7 +50,8 @@ static enum vp_edge_kind edge_of(const struct vp_config *config, struct place a,
                                                             : VP_EDGE_HOST;
 }
 
-/* Which ranks have tied weights is not known here: all of them are looked at. */
+/* The ranks with tied weights are not known here, so tie_edge is that of all
+ * ranks. */
 static void resolve_sums(struct vp_config *config,
                          enum vp_edge_kind *replica_edges)
 {
