@@ -1,7 +1,7 @@
 #!/bin/bash
 # bench/tensor_memory.sh PROGRAM: memory of CPM-large on 8 ranks with mp_size 1, 2 and
-# 4, as priced by --dry-run, as a table in Markdown: of the rank with the most, and of
-# all ranks together. Nothing is trained.
+# 4, without and with sequence_parallel, as priced by --dry-run, as a table in Markdown:
+# of the rank with the most, and of all ranks together. Nothing is trained.
 set -euo pipefail
 
 program=$(realpath "${1:?usage: bench/tensor_memory.sh PROGRAM}")
@@ -45,17 +45,18 @@ price()
             }
         }
         END {
-            printf "| %s | %d | %d | %.1f | %.1f | %.1f | %.1f |\n",
-                mode ~ /asp/ ? "asp" : "bsp", n, 8 / n, most, all,
+            printf "| %s | %d | %s | %d | %.1f | %.1f | %.1f | %.1f |\n",
+                mode ~ /asp/ ? "asp" : "bsp", n,
+                mode ~ /sequence_parallel/ ? "yes" : "no", 8 / n, most, all,
                 sum["weights"], sum["activations"]
         }' out
 }
 
-echo '| training | `mp_size` | stages | largest rank | all ranks | weights | activations |'
-echo '| --- | --- | --- | --- | --- | --- | --- |'
-for n in 1 2 4; do
-    price $n --set accumulation_steps=8
-done
-for n in 1 2 4; do
-    price $n --set sync_mode=asp
+echo '| training | `mp_size` | slices | stages | largest rank | all ranks | weights | activations |'
+echo '| --- | --- | --- | --- | --- | --- | --- | --- |'
+for mode in accumulation_steps=8 sync_mode=asp; do
+    for n in 1 2 4; do
+        price $n --set "$mode"
+        [ $n = 1 ] || price $n --set "$mode" --set sequence_parallel=true
+    done
 done

@@ -627,6 +627,14 @@ static const struct refused bad_pipelines[] = {
       "shard_optimizer: true\n", NULL,
       "a.yml:7: key 'shard_optimizer': not with mp_size 2, whose members have "
       "slices of the weights already; remove one of them" },
+    { NINE "optimizer: adam\nsequence_parallel: true\n", NULL,
+      "a.yml:4: key 'sequence_parallel' is true, but mp_size is 1: there is no "
+      "group whose ranks could share rows; set mp_size, or sequence_parallel: "
+      "false" },
+    { NINE "optimizer: adam\nmp_size: 2\nsequence_parallel: true\n"
+      "device: cuda\n", NULL,
+      "a.yml:5: key 'sequence_parallel' is true, but slices of rows are on CPU "
+      "cores alone; set device: cpu, or sequence_parallel: false" },
     { NINE ASP "stages: 2\ntie_embeddings: true\n", NULL,
       "a.yml:5: key 'tie_embeddings' is true, but several stages cannot share "
       "weights in sync_mode asp; set it to false, or use bsp" },

@@ -173,6 +173,17 @@ static inline void literal_skip(struct vp_stage *stage)
     stage->scale.n_skipped++;
 }
 
+/* Of tensors that members have parts of the gradient of, the sum over the members. */
+static inline void literal_add_parts(const struct literal *lit,
+                                     const struct literal_stage *ls)
+{
+    for (int i = 0; i < ls->stage.n_tensors; i++)
+        if (ls->stage.tensor_params[i]->partial_grad)
+            lit->members->sum(lit->members->ctx, NULL,
+                              ls->stage.grads + ls->stage.tensors[i].grad,
+                              ls->stage.tensors[i].n);
+}
+
 /* The mean of a round's gradients: replicas in order. */
 static inline void literal_update(struct literal *lit, struct literal_stage *ls,
                                   int m)
@@ -186,6 +197,7 @@ static inline void literal_update(struct literal *lit, struct literal_stage *ls,
             sum += ls->grads[r][i];
         ls->stage.grads[i] = sum;
     }
+    literal_add_parts(lit, ls);
     vp_stage_sum_grads(&ls->stage);
     vp_stage_wait_sums(&ls->stage);
     ls->norm = vp_optim_norm(ls->stage.tensors, ls->stage.n_tensors,

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Tensor-parallel ranks as processes give the losses of ranks as threads, digit by
-# digit; checkpoints go from one mp_size to another; the original's placements are
-# planned; a member of a group that is killed or stopped is named.
+# digit; checkpoints go from one mp_size to another, and from slices of rows to whole
+# rows and back; the original's placements are planned; a member of a group that is
+# killed or stopped is named.
 #   tests/tensor.sh PROGRAM MPIRUN [OPTION...]
 # With VP_FULL=1 more of each: 50 strikes.
 set -u
@@ -99,6 +100,9 @@ compare()
 compare 2 mp_size=2 hidden=128 # tables that are saved in several pieces
 compare 4 mp_size=2 stages=2 tie_embeddings=true recompute_ratio=0.5
 compare 4 mp_size=2 stages=2 sync_mode=asp
+# 45 rows: the last slices end in padding.
+compare 4 mp_size=4 sequence_parallel=true seq_length=15 batch_size=3
+compare 4 mp_size=2 stages=2 sequence_parallel=true recompute_ratio=0.5
 if [ -n "$full" ]; then
     compare 4 mp_size=4 model_type=bert
     compare 4 mp_size=2 'stages=1' 'replicas=[2]'
@@ -106,6 +110,13 @@ if [ -n "$full" ]; then
     compare 8 mp_size=4 stages=2 schedule=zb-h1
     compare 4 mp_size=2 stages=2 model_type=translation batch_size=64
     compare 4 mp_size=2 stages=2 precision=bf16
+    compare 4 mp_size=4 sequence_parallel=true model_type=bert seq_length=15
+    compare 4 mp_size=2 stages=2 sequence_parallel=true sync_mode=asp
+    compare 8 mp_size=2 stages=2 'replicas=[2,2]' sequence_parallel=true
+    compare 8 mp_size=4 stages=2 schedule=zb-h1 sequence_parallel=true
+    compare 4 mp_size=2 stages=2 model_type=translation batch_size=64 \
+        sequence_parallel=true
+    compare 4 mp_size=2 stages=2 precision=bf16 sequence_parallel=true
 fi
 
 # ---- Checkpoints ------------------------------------------------------------
@@ -133,6 +144,24 @@ for n in 1 4 2; do
     cmp -s exported/model.safetensors again/model.safetensors ||
         note_failure "another export"
 done
+# Saved with slices of rows or without, resumed without or with.
+sets mp_size=2 sequence_parallel=true
+train sliced 0 "${options[@]}" --max-steps 5 || note_failure "slices"
+for pair in 'sliced false' 'two true' 'sliced true'; do
+    read -r from with <<<"$pair"
+    rm -rf crossed
+    cp -r "$from" crossed
+    sets mp_size=2 sequence_parallel="$with"
+    timeout 120 "$program" train small.yml --quiet "${options[@]}" \
+        --resume crossed --max-steps 10 >out 2>err ||
+        note_failure "resume of $from, sequence_parallel $with"
+    close_to one crossed || note_failure "other losses: $from, then $with"
+done
+train straight 0 "${options[@]}" --max-steps 10 || note_failure "slices, whole"
+numbers straight >want
+numbers crossed >got
+cmp -s want got || note_failure "a resumed run of slices has other numbers"
+
 sets mp_size=2
 train whole 0 "${options[@]}" --max-steps 10 || note_failure "mp_size 2, whole"
 numbers whole >want

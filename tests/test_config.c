@@ -628,6 +628,7 @@ static void test_only_model_type(void **state)
         assert_int_equal(c.num_minibatches, 0);
         assert_int_equal(c.ranks.n, 0);
         assert_int_equal(c.mp_size, 1);
+        assert_false(c.sequence_parallel);
         assert_false(c.compress_activations);
         assert_false(c.shard_optimizer);
         assert_false(c.compress_in_gpu);
@@ -1372,6 +1373,7 @@ static const char *example_context(const char *name)
         { "partition", "layers: 4\n" },
         { "replicas", "stages: 3\n" },
         { "ranks", "stages: 4\n" },
+        { "sequence_parallel", "mp_size: 2\n" },
         { "machines", "stages: 2\n" },
         { "warmup_depths", "stages: 4\n" },
         { "generate_every", "sample_prompts: prompts.txt\n" },
@@ -1585,6 +1587,7 @@ static void assert_same_config(const struct vp_config *a,
     assert_int_equal(a->recompute, b->recompute);
     assert_ints(&a->ranks, b->ranks.n, b->ranks.at);
     assert_int_equal(a->mp_size, b->mp_size);
+    assert_int_equal(a->sequence_parallel, b->sequence_parallel);
     assert_int_equal(a->compress_activations, b->compress_activations);
     assert_int_equal(a->shard_optimizer, b->shard_optimizer);
     assert_int_equal(a->compress_in_gpu, b->compress_in_gpu);

@@ -25,7 +25,7 @@ struct setup {
 };
 
 /* Block b takes 1, 10 and 100 times b + 1; its last set 7 seconds. */
-static void make_group(struct setup *setup, int n_members)
+static void make_slices(struct setup *setup, int n_members, bool slices)
 {
     const struct vp_model *model = vp_model_find("bert");
     struct vp_model_config config = vp_model_size_find(model, "base")->config;
@@ -40,6 +40,7 @@ static void make_group(struct setup *setup, int n_members)
     config.vocab = 100;
     config.tie_embeddings = false;
     config.n_members = n_members;
+    config.sequence_parallel = slices;
     assert_int_equal(vp_model_build(model, &config,
                                     &(struct vp_dims){
                                         .batch = 2, .seq = 16, .n_labels = 4 },
@@ -70,6 +71,11 @@ static void make_group(struct setup *setup, int n_members)
         vp_cost_table_init(&setup->table, &setup->work, &setup->profile),
         VP_OK);
     assert_int_equal(vp_pricer_create(&setup->work, &setup->pricer), VP_OK);
+}
+
+static void make_group(struct setup *setup, int n_members)
+{
+    make_slices(setup, n_members, false);
 }
 
 static void make(struct setup *setup)
@@ -139,6 +145,70 @@ static void sums_over_groups(void **state)
     plan.recompute_sets = sets;
     price(&setup, &plan, &schedule, prices, &costs);
     assert_true(costs.stages[0].r >= 1.5);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    release(&setup);
+}
+
+/* Rows are gathered or scattered in half the time of a sum: 32 x 32 floats in 0.5
+ * seconds and the latency. Gathered rows are not kept, unless the plan says so. */
+static void slices_of_groups(void **state)
+{
+    struct vp_plan plan = { .n_stages = 2,
+                            .accumulation_steps = 4,
+                            .partition = halves,
+                            .tensor_parallel = 2,
+                            .sequence_parallel = true };
+    uint64_t sets[N_BLOCKS] = { 0 };
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs costs;
+    struct setup setup;
+
+    (void)state;
+    make_slices(&setup, 2, true);
+    setup.profile.same_host = (struct vp_profile_link){
+        .bytes_per_second = 4096.0, .seconds = 0.25
+    };
+    price(&setup, &plan, &schedule, prices, &costs);
+    /* The embedding is scattered, attention and feed-forward gather and scatter. */
+    assert_float_equal(costs.stages[0].f, 1 + 2 + 5 * 0.75, 1e-9);
+    assert_float_equal(costs.stages[0].b, 10 + 20 + 5 * 0.75, 1e-9);
+    assert_float_equal(costs.stages[0].w, 100 + 200 + 2 * 0.75, 1e-9);
+    /* Two layer norms and two biases: 192 floats, there and back. */
+    assert_float_equal(costs.stages[0].update, 2000 + 0.1875 + 0.5, 1e-9);
+    /* The head has 4 rows, which are scattered and gathered. */
+    assert_float_equal(costs.stages[1].f, 3 + 2 + 5 + 4 * 0.75 + 0.625, 1e-9);
+    assert_float_equal(costs.stages[1].b, 30 + 20 + 50 + 4 * 0.75 + 0.625,
+                       1e-9);
+    assert_float_equal(costs.stages[1].w, 300 + 200 + 500 + 2 * 0.75 + 0.3125,
+                       1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+
+    plan.keep_gathered = true;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_float_equal(costs.stages[0].w, 100 + 200, 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+
+    /* A sum alone does not run again: parts are not kept. With the product before it,
+     * it does; the first product of the block has its rows gathered once more. */
+    plan.keep_gathered = false;
+    plan.recompute_sets = sets;
+    sets[1] = UINT64_C(1) << (setup.graph.blocks[1].n_ops - 3);
+    assert_int_equal(setup.graph
+                         .ops[setup.graph.blocks[1].first_op +
+                              setup.graph.blocks[1].n_ops - 3]
+                         .kind,
+                     VP_OP_REDUCE_SCATTER);
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_true(costs.stages[0].r < 0.75);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    sets[1] = UINT64_C(7) << (setup.graph.blocks[1].n_ops - 5);
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_true(costs.stages[0].r >= 1.5 && costs.stages[0].r < 3.5);
     vp_schedule_release(&schedule);
     vp_plan_costs_release(&costs);
     release(&setup);
@@ -489,6 +559,7 @@ int main(void)
         cmocka_unit_test(sums),
         cmocka_unit_test(replicas),
         cmocka_unit_test(sums_over_groups),
+        cmocka_unit_test(slices_of_groups),
         cmocka_unit_test(swapped),
         cmocka_unit_test(moved_gradients),
         cmocka_unit_test(messages),

@@ -508,6 +508,34 @@ static void test_edges(void **state)
     vp_config_release(&c);
 }
 
+/* Members of tensor-parallel groups send to those with their number. */
+static void test_edges_of_members(void **state)
+{
+    static const struct {
+        const char *machines;
+        enum vp_edge_kind kind;
+    } cases[] = {
+        { "['a:0', 'a:1', 'b:0', 'b:1']", VP_EDGE_DEVICE },
+        { "['a:0', 'a:1', 'a:1', 'a:0']", VP_EDGE_DEVICE },
+        { "['a:0', 'a:1', 'a:2', 'a:1']", VP_EDGE_HOST },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_config c;
+        char yaml[512];
+
+        snprintf(yaml, sizeof(yaml),
+                 NINE "stages: 2\nmp_size: 2\noptimizer: adam\n"
+                      "device: cuda\nmachines: %s\n",
+                 cases[i].machines);
+        load_ok(yaml, "distributed_backend=nccl", &c);
+        assert_int_equal(c.edges[0], cases[i].kind);
+        assert_int_equal(c.tie_edge, cases[i].kind);
+        vp_config_release(&c);
+    }
+}
+
 /* ---- Placements --------------------------------------------------------- */
 
 static void test_placement(void **state)
@@ -1212,8 +1240,6 @@ static void test_tensor_refusals(void **state)
     } cases[] = {
         { "optimizer: lamb", "lamb needs norms of whole tensors; use adamw "
                              "(key 'optimizer')" },
-        { "device: cuda", "tensor parallelism runs on CPU cores alone; set "
-                          "device: cpu (key 'device')" },
         { "rebalance: true", "tensor-parallel ranks cannot be re-balanced; set "
                              "rebalance: false (key 'rebalance')" },
     };
@@ -1959,6 +1985,7 @@ int main(void)
         cmocka_unit_test(test_sets_of_auto),
         cmocka_unit_test(test_placed_plan),
         cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_edges_of_members),
         cmocka_unit_test(test_placement),
         cmocka_unit_test(test_placement_limit),
         cmocka_unit_test(test_modules_are_blocks),

@@ -75,6 +75,8 @@ static const struct vp_plan full = {
     .ranks = (const int[]){ 2, 0, 1 },
     .devices = (const int[]){ 0, 1, 0, 1, 2, 2 },
     .tensor_parallel = 2,
+    .sequence_parallel = true,
+    .keep_gathered = true,
     .edges = (const enum vp_edge_kind[]){ VP_EDGE_LOCAL, VP_EDGE_HOST,
                                           VP_EDGE_DEVICE },
     .replica_edges = (const enum vp_edge_kind[]){ VP_EDGE_LOCAL, VP_EDGE_HOST,
@@ -116,6 +118,8 @@ static const char full_text[] =
     "    \"ranks\": [2, 0, 1],\n"
     "    \"devices\": [0, 1, 0, 1, 2, 2],\n"
     "    \"tensor_parallel\": 2,\n"
+    "    \"sequence_parallel\": true,\n"
+    "    \"keep_gathered\": true,\n"
     "    \"edges\": [\"local\", \"host\", \"device\"],\n"
     "    \"replica_edges\": [\"local\", \"host\", \"local\", \"device\"],\n"
     "    \"tie_edge\": \"host\",\n"
@@ -271,6 +275,8 @@ static void draw_plan(struct drawn *d)
         .ranks = rand_below(2) ? d->ranks : NULL,
         .devices = rand_below(2) ? d->devices : NULL,
         .tensor_parallel = 1 + rand_below(2),
+        .sequence_parallel = rand_below(2),
+        .keep_gathered = rand_below(2),
         .edges = rand_below(2) ? d->edges : NULL,
         .replica_edges = rand_below(2) ? d->replica_edges : NULL,
         .tie_edge = (enum vp_edge_kind)rand_below(3),
@@ -328,6 +334,8 @@ static void assert_same(const struct drawn *d, const struct vp_plan *b)
     SAME_ARRAY(ranks, d->n_ranks);
     SAME_ARRAY(devices, d->n_ranks * a->tensor_parallel);
     SAME(tensor_parallel);
+    SAME(sequence_parallel);
+    SAME(keep_gathered);
     SAME_ARRAY(edges, vp_plan_n_stages(a) - 1);
     SAME_ARRAY(replica_edges, vp_plan_n_stages(a));
     SAME(tie_edge);
@@ -735,6 +743,10 @@ static void all_mistakes(void **state)
                              .tensor_parallel = 1,
                              .accumulation_steps = 2 };
     assert_mistakes(&plan, &graph, 0, "");
+    plan.sequence_parallel = true;
+    assert_mistakes(&plan, &graph, 1,
+                    "sequence_parallel is true, but the model is built without "
+                    "slices of rows; set sequence_parallel: false\n");
     vp_graph_release(&graph);
 }
 

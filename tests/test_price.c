@@ -193,7 +193,9 @@ struct deep {
     struct vp_pricer *pricer;
 };
 
-static void open_deep(struct deep *deep, const char *model_name, int n_layers)
+/* With several members: in slices of rows. */
+static void open_deep(struct deep *deep, const char *model_name, int n_layers,
+                      int n_members)
 {
     const struct vp_model *model = vp_model_find(model_name);
     struct vp_model_config sizes = model->sizes[0].config;
@@ -203,6 +205,8 @@ static void open_deep(struct deep *deep, const char *model_name, int n_layers)
     *deep = (struct deep){ .backend = { .n_threads = 1 } };
     sizes.layers = sizes.decoder_layers = n_layers;
     sizes.tie_embeddings = true;
+    sizes.n_members = n_members;
+    sizes.sequence_parallel = n_members > 1;
     if (model->task == VP_TASK_MASKED_LM)
         dims.n_labels = 20;
     if (model->task == VP_TASK_TRANSLATION)
@@ -222,7 +226,9 @@ static void open_deep(struct deep *deep, const char *model_name, int n_layers)
                                    .accumulation_steps = N_MB,
                                    .partition = deep->partition,
                                    .recompute_ratio = deep->ratios,
-                                   .swap_ratio = deep->swap_ratios };
+                                   .swap_ratio = deep->swap_ratios,
+                                   .tensor_parallel = n_members,
+                                   .sequence_parallel = n_members > 1 };
     random_partition(deep->partition, N_STAGES, deep->graph.n_blocks);
     assert_int_equal(
         vp_plan_make_schedule(&deep->plan, &deep->graph, &deep->schedule, &err),
@@ -252,11 +258,12 @@ static void remembered_stages_cost_the_same(void **state)
     enum { N_PLANS = 60 };
 
     (void)state;
-    for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
+    for (size_t m = 0; m <= VP_COUNT_OF(models); m++) {
+        bool slices = m == VP_COUNT_OF(models);
         struct deep deep;
         int n_priced = 0;
 
-        open_deep(&deep, models[m], 12);
+        open_deep(&deep, slices ? "gpt2" : models[m], 12, slices ? 2 : 1);
         for (int k = 0; k < N_PLANS; k++) {
             struct vp_stage_price got[N_STAGES], want[N_STAGES];
             struct vp_pricer *fresh;
@@ -267,6 +274,7 @@ static void remembered_stages_cost_the_same(void **state)
             for (int s = 0; s < N_STAGES; s++)
                 deep.swap_ratios[s] = rand_below(2);
             deep.plan.recompute_in_b = rand_below(2);
+            deep.plan.keep_gathered = slices && rand_below(2);
             price_deep(&deep, deep.pricer, got);
             assert_int_equal(vp_pricer_create(&deep.work, &fresh), VP_OK);
             price_deep(&deep, fresh, want);
@@ -287,7 +295,7 @@ static void slices_are_remembered_apart(void **state)
     struct deep deep;
 
     (void)state;
-    open_deep(&deep, "gpt2", 12);
+    open_deep(&deep, "gpt2", 12, 1);
     deep.plan.replicas = replicas;
     for (int k = 0; k < 6; k++) {
         struct vp_stage_price got[N_STAGES], want[N_STAGES];
@@ -381,7 +389,7 @@ static void pricing_is_quick(void **state)
     int n_quick = 0;
 
     (void)state;
-    open_deep(&deep, "bert", 48);
+    open_deep(&deep, "bert", 48, 1);
     for (int s = 0; s < N_STAGES; s++)
         deep.partition[s] = deep.graph.n_blocks / N_STAGES +
                             (s < deep.graph.n_blocks % N_STAGES);

@@ -1,44 +1,9 @@
 /* Tensor parallelism: ranks that share each operator. A group gives the same bits
  * over cuts, schedules, recomputation, threads and resumption, and the numbers of one
- * rank up to rounding. */
-#include "literal.h"
-
-#include "runtime/trainer/internal.h"
-
-#include <pthread.h>
-
-enum { MAX_MEMBERS = 4, N_LOSSES = 10 };
-
-static const int members_of[] = { 2, 4 };
-
-static struct setup group_of(const char *model, int members)
-{
-    struct setup setup = usual;
-
-    setup.model = model;
-    setup.members = members;
-    setup.threads = 1;
-    setup.n_steps = 3;
-    return setup;
-}
-
-static int n_blocks_of(const struct setup *setup)
-{
-    struct vp_model_config sizes = small_sizes(setup);
-
-    return (int)vp_model_find(setup->model)->n_blocks(&sizes);
-}
-
-/* Equal parts, the last one with the rest. */
-static void cut_evenly(struct setup *setup, int n_stages, int *partition)
-{
-    int n = n_blocks_of(setup), each = n / n_stages;
-
-    for (int s = 0; s < n_stages; s++)
-        partition[s] = s + 1 < n_stages ? each : n - each * (n_stages - 1);
-    setup->n_stages = n_stages;
-    setup->partition = partition;
-}
+ * rank up to rounding. With VP_TEST_DEVICE=cuda the same of ranks that share a GPU,
+ * whose numbers are then those of the CPU up to rounding. VP_TEST_NAME: only the tests
+ * whose names fit that pattern. */
+#include "tensorlib.h"
 
 /* ---- Slices ------------------------------------------------------------- */
 
@@ -177,13 +142,6 @@ static void heads_must_divide(void **state)
 
 /* ---- The same bits ------------------------------------------------------ */
 
-struct variant {
-    const char *schedule;
-    int n_stages, n_chunks, threads;
-    double recompute, swap;
-    bool early, in_backward;
-};
-
 static void same_bits_however_it_is_cut(void **state)
 {
     static const struct variant variants[] = {
@@ -199,7 +157,6 @@ static void same_bits_however_it_is_cut(void **state)
     for (size_t m = 0; m < VP_COUNT_OF(models); m++)
         for (int k = 0; k < 2; k++) {
             struct setup setup = group_of(models[m], members_of[k]);
-            struct run one, other;
 
             setup.eval = true;
             setup.n_steps = 2;
@@ -207,29 +164,9 @@ static void same_bits_however_it_is_cut(void **state)
             setup.grad_clip = 0.5f;
             setup.tied = (m + (size_t)k) % 2 == 0;
             setup.vocab = 97;
-            train(&one, &setup);
-            for (size_t v = 0; v < VP_COUNT_OF(variants); v++) {
-                const struct variant *with = &variants[v];
-                int partition[VP_MAX_STAGES];
-                double swap[VP_MAX_STAGES];
-                struct setup cut = setup;
-
-                if ((v + m + (size_t)k) % 2 != 0)
-                    continue; /* each with half of the models */
-                cut_evenly(&cut, with->n_stages * with->n_chunks, partition);
-                for (int s = 0; s < VP_MAX_STAGES; s++)
-                    swap[s] = with->swap;
-                cut.n_stages = with->n_stages;
-                cut.n_chunks = with->n_chunks;
-                cut.schedule = with->schedule;
-                cut.threads = with->threads;
-                cut.recompute = with->recompute;
-                cut.swap_ratios = with->swap > 0.0 ? swap : NULL;
-                cut.early = with->early;
-                cut.in_backward = with->in_backward;
-                train(&other, &cut);
-                assert_same(&one, &other, setup.n_steps);
-            }
+            /* Each variant with half of the models. */
+            check_same_bits(setup, variants, VP_COUNT_OF(variants),
+                            m + (size_t)k);
         }
 }
 
@@ -269,92 +206,45 @@ static void bf16_gives_the_same_bits(void **state)
 
 /* ---- Against one rank --------------------------------------------------- */
 
-static double distance(const float *a, const float *b, int64_t n)
-{
-    double sum = 0.0;
-
-    for (int64_t i = 0; i < n; i++)
-        sum += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-    return sqrt(sum);
-}
-
-/* The key bias of attention has a gradient of zero, up to rounding. */
-static bool has_key_bias(const struct vp_param *param)
-{
-    for (int i = 0; i < param->n_parts; i++)
-        if (param->rows == 3 || strstr(param->part[i].name, "c_attn.bias"))
-            return true;
-    return false;
-}
-
-/* Steps so large that the weights after one are the gradients, but for a factor. */
-static void compare_gradients(const struct setup *setup)
-{
-    struct setup step = *setup;
-    struct run one, group, start;
-    struct vp_err err = { .text = "" };
-
-    step.optim = VP_OPTIM_SGD;
-    step.lr = 1024.0f;
-    step.n_steps = 1;
-    step.members = 1;
-    assert_int_equal(run_create(&start, &step, 0, &err), VP_OK);
-    assert_int_equal(run_create(&one, &step, 0, &err), VP_OK);
-    step.members = setup->members;
-    assert_int_equal(run_create(&group, &step, 0, &err), VP_OK);
-    assert_int_equal(vp_trainer_run(one.trainer, 1, keep_step, &one, &err),
-                     VP_OK);
-    assert_int_equal(vp_trainer_run(group.trainer, 1, keep_step, &group, &err),
-                     VP_OK);
-    for (vp_par par = 0; par < one.graphs[0].n_params; par++) {
-        const struct vp_param *param = &one.graphs[0].params[par];
-        int64_t n = count_weights(&one, par);
-        float *w0 = trainer_weights(&start, par, 0);
-        float *a = trainer_weights(&one, par, 0);
-        float *b = trainer_weights(&group, par, 0);
-
-        if (!param->constant && !has_key_bias(param) &&
-            distance(a, b, n) > 1e-5 * distance(a, w0, n))
-            fail_msg("%s, %d members: gradient of %s differs by %g of %g",
-                     setup->model, setup->members, param->part[0].name,
-                     distance(a, b, n), distance(a, w0, n));
-        free(w0);
-        free(a);
-        free(b);
-    }
-    run_free(&start);
-    run_free(&one);
-    run_free(&group);
-}
-
-/* A dropout mask that differs in one bit would show here. */
 static void numbers_are_those_of_one_rank(void **state)
 {
     (void)state;
     for (size_t m = 0; m < VP_COUNT_OF(models); m++)
         for (int k = 0; k < 2; k++)
             for (int tied = 0; tied < 2; tied++) {
-                struct setup setup = group_of(models[m], 1);
-                struct run one, group;
+                struct setup setup = group_of(models[m], members_of[k]);
 
                 setup.n_steps = N_LOSSES;
                 setup.tied = tied;
                 setup.eval = true;
                 setup.vocab = 97; /* the last slice is filled up */
                 setup.grad_clip = 0.5f;
-                train(&one, &setup);
-                setup.members = members_of[k];
-                train(&group, &setup);
-                for (int i = 0; i < N_LOSSES; i++) {
-                    assert_true(fabs(one.losses[i] - group.losses[i]) <=
-                                1e-6 * one.losses[i]);
-                    assert_true(fabs(one.norms[i] - group.norms[i]) <=
-                                1e-5 * one.norms[i]);
-                }
-                assert_true(fabs(one.eval_loss - group.eval_loss) <=
-                            1e-6 * one.eval_loss);
-                compare_gradients(&setup);
+                check_numbers(setup);
             }
+}
+
+static void numbers_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    for (size_t m = 0; on_gpu() && m < VP_COUNT_OF(models); m++)
+        for (int k = 0; k < 2; k++) {
+            struct setup setup = group_of(models[m], members_of[k]);
+            struct run cpu, gpu;
+
+            setup.n_steps = 4;
+            setup.eval = true;
+            setup.vocab = 97;
+            setup.tied = k == 0;
+            train(&gpu, &setup);
+            setup.device = &vp_backend_cpu;
+            train(&cpu, &setup);
+            for (int i = 0; i < setup.n_steps; i++) {
+                assert_near(cpu.losses[i], gpu.losses[i], 1e-5, "loss", i);
+                assert_near(cpu.norms[i], gpu.norms[i], norm_tolerance(),
+                            "norm", i);
+            }
+            assert_near(cpu.eval_loss, gpu.eval_loss, 1e-5, "evaluation", 0);
+        }
 }
 
 /* Ids before the label are counted over all slices. */
@@ -388,327 +278,24 @@ static void evaluations_count_the_same_ranks(void **state)
 
 /* ---- What all members have ---------------------------------------------- */
 
-/* Layer norms, biases after sums, positions: the same bits in all members, though
- * nothing makes them equal. */
+/* The same bits in all members, though nothing makes them equal. */
 static void whole_parameters_stay_equal(void **state)
 {
     (void)state;
-    for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
-        struct setup setup = group_of(models[m], 4);
-        struct vp_err err = { .text = "" };
-        int partition[2], n_compared = 0;
-        struct run run;
-
-        cut_evenly(&setup, 2, partition);
-        assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
-        assert_int_equal(vp_trainer_run(run.trainer, 3, keep_step, &run, &err),
-                         VP_OK);
-        for (int r = 0; r < run.trainer->pipeline.n_ranks; r++) {
-            const struct vp_rank *rank = &run.trainer->ranks[r];
-            const struct vp_stage *first =
-                &run.trainer->ranks[r - rank->member].stages[0].stage;
-            const struct vp_stage *mine = &rank->stages[0].stage;
-
-            for (int i = 0; i < mine->n_tensors; i++) {
-                const struct vp_optim_tensor *t = &mine->tensors[i];
-
-                if (mine->tensor_params[i]->shard.axis != VP_SHARD_NONE)
-                    continue;
-                assert_memory_equal(
-                    (float *)vp_stage_weights(mine, mine->newest) + t->offset,
-                    (float *)vp_stage_weights(first, first->newest) + t->offset,
-                    (size_t)t->n * sizeof(float));
-                n_compared++;
-            }
-        }
-        assert_true(n_compared > 8);
-        run_free(&run);
-    }
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
+        check_whole_parameters(group_of(models[m], 4));
 }
 
 /* ---- asp ---------------------------------------------------------------- */
 
-/* Members of an interpreter, which add by themselves. */
-struct ring {
-    pthread_barrier_t barrier;
-    int n;
-    const void *given[MAX_MEMBERS];
-};
-
-struct seat {
-    struct ring *ring;
-    int me;
-};
-
-static void ring_sum(void *ctx, const struct vp_op *op, float *data, int64_t n)
-{
-    struct seat *seat = ctx;
-    struct ring *ring = seat->ring;
-    float *sum = calloc((size_t)n, sizeof(*sum));
-
-    (void)op;
-    ring->given[seat->me] = data;
-    pthread_barrier_wait(&ring->barrier);
-    for (int64_t i = 0; i < n; i++) {
-        sum[i] = ((const float *)ring->given[0])[i];
-        for (int k = 1; k < ring->n; k++)
-            sum[i] += ((const float *)ring->given[k])[i];
-    }
-    pthread_barrier_wait(&ring->barrier);
-    memcpy(data, sum, (size_t)n * sizeof(*sum));
-    free(sum);
-}
-
-static void ring_exchange(void *ctx, const struct vp_op *op, const void *mine,
-                          size_t n_bytes, void *all)
-{
-    struct seat *seat = ctx;
-    struct ring *ring = seat->ring;
-
-    (void)op;
-    ring->given[seat->me] = mine;
-    pthread_barrier_wait(&ring->barrier);
-    for (int k = 0; k < ring->n; k++)
-        memcpy((char *)all + (size_t)k * n_bytes, ring->given[k], n_bytes);
-    pthread_barrier_wait(&ring->barrier);
-}
-
-static enum vp_status ring_status(void *ctx)
-{
-    (void)ctx;
-    return VP_OK;
-}
-
-struct reader {
-    pthread_t thread;
-    struct seat seat;
-    struct vp_members members;
-    const struct async_case *how;
-    const struct run *run;
-    const int *partition;
-    struct literal lit;
-    double losses[MAX_STEPS], norms[MAX_STEPS];
-};
-
-static void *read_literally(void *arg)
-{
-    struct reader *reader = arg;
-
-    literal_open_member(&reader->lit, reader->run, &reader->run->config,
-                        reader->how, reader->partition, &reader->members);
-    literal_run(&reader->lit, 0, reader->run->n_steps, reader->losses,
-                reader->norms);
-    return NULL;
-}
-
-/* Slices of the interpreter's members, put together. */
-static void compare_weights(const struct run *run, struct reader *readers,
-                            int n_members, int s)
-{
-    const struct vp_graph *graph = &run->graphs[0];
-    const struct vp_layout *layout =
-        &readers[0].lit.stages[s].stage.plan.train[0].layout;
-
-    for (int e = 0; e < layout->n_entries; e++) {
-        vp_par par = layout->entries[e].par;
-        const struct vp_param *param = &graph->params[par];
-        int64_t n = count_weights(run, par),
-                n_slice = param->rows * param->cols;
-        float *got = trainer_weights(run, par, 0);
-        float *want = calloc((size_t)n, sizeof(*want));
-        float *slice = calloc((size_t)n_slice, sizeof(*slice));
-
-        for (int t = 0; t < n_members; t++) {
-            int64_t at = 0;
-
-            assert_int_equal(vp_stage_get_weights(
-                                 &readers[t].lit.stages[s].stage,
-                                 layout->entries[e].offset / 4, n_slice, slice),
-                             VP_OK);
-            for (int i = 0; i < param->n_parts; i++) {
-                struct vp_shape shape = vp_param_whole(param, i);
-
-                vp_shard_put(param, i, t, n_members,
-                             slice + param->part[i].row * param->cols,
-                             want + at);
-                at += shape.rows * shape.cols;
-            }
-        }
-        assert_memory_equal(got, want, (size_t)n * sizeof(*want));
-        free(got);
-        free(want);
-        free(slice);
-    }
-}
-
 static void asp_is_what_the_interpreter_does(void **state)
 {
-    static const struct async_case how = { "pipedream", 3,
-                                           { 1, 1, 1 }, { 2, 1, 0 },
-                                           { 2, 1, 0 }, { 1, 1, 1 },
-                                           false,       0 };
-
     (void)state;
-    for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
-        struct setup setup = group_of(models[m], 2);
-        struct vp_err err = { .text = "" };
-        struct reader *readers = calloc(2, sizeof(*readers));
-        struct ring ring = { .n = 2 };
-        struct run run;
-        int partition[3];
-
-        cut_evenly(&setup, 3, partition);
-        setup.schedule = "pipedream";
-        setup.tied = false;
-        setup.accumulation = 1;
-        setup.n_steps = 9;
-        assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
-        if (vp_trainer_run(run.trainer, setup.n_steps, keep_step, &run, &err) !=
-            VP_OK)
-            fail_msg("%s", err.text);
-        pthread_barrier_init(&ring.barrier, NULL, 2);
-        for (int t = 0; t < 2; t++) {
-            readers[t] = (struct reader){ .seat = { &ring, t },
-                                          .how = &how,
-                                          .run = &run,
-                                          .partition = partition };
-            readers[t].members = (struct vp_members){
-                2, t, &readers[t].seat, ring_sum, ring_exchange, ring_status
-            };
-            pthread_create(&readers[t].thread, NULL, read_literally,
-                           &readers[t]);
-        }
-        for (int t = 0; t < 2; t++)
-            pthread_join(readers[t].thread, NULL);
-        for (int i = 0; i < setup.n_steps; i++)
-            assert_memory_equal(&run.losses[i], &readers[0].losses[i],
-                                sizeof(double));
-        for (int s = 0; s < 3; s++)
-            compare_weights(&run, readers, 2, s);
-        for (int t = 0; t < 2; t++)
-            literal_close(&readers[t].lit);
-        pthread_barrier_destroy(&ring.barrier);
-        run_free(&run);
-        free(readers);
-    }
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
+        check_asp(group_of(models[m], 2));
 }
 
 /* ---- State -------------------------------------------------------------- */
-
-enum { MAX_ITEMS = 1024 };
-
-struct vault {
-    struct vp_state_item items[MAX_ITEMS];
-    float *data[MAX_ITEMS];
-    int n;
-    struct vp_progress progress;
-};
-
-static enum vp_status vault_begin(void *ctx, int64_t step, int timeout_ms,
-                                  struct vp_err *err)
-{
-    (void)ctx;
-    (void)step;
-    (void)timeout_ms;
-    (void)err;
-    return VP_OK;
-}
-
-static float *vault_room(void *ctx, int item)
-{
-    return ((struct vault *)ctx)->data[item];
-}
-
-static enum vp_status vault_load(void *ctx, const struct vp_state_item *item,
-                                 float *out, struct vp_err *err)
-{
-    const struct vault *vault = ctx;
-
-    for (int i = 0; i < vault->n; i++) {
-        const struct vp_state_item *have = &vault->items[i];
-
-        if (strcmp(have->name, item->name) == 0 && have->kind == item->kind &&
-            have->age == item->age && have->rows == item->rows &&
-            have->cols == item->cols) {
-            memcpy(out, vault->data[i],
-                   (size_t)(item->rows * item->cols) * sizeof(float));
-            return VP_OK;
-        }
-    }
-    return vp_err_set(err, VP_ERR_INVALID, "no '%s'", item->name);
-}
-
-static void vault_fill(struct vault *vault, const struct run *run)
-{
-    struct vp_saver saver = { vault, 0, vault_begin, vault_room, NULL };
-    struct vp_state_item *items;
-    struct vp_err err = { .text = "" };
-
-    memset(vault, 0, sizeof(*vault));
-    vault->n = vp_trainer_state(run->trainer, &items);
-    assert_in_range(vault->n, 1, MAX_ITEMS);
-    for (int i = 0; i < vault->n; i++) {
-        size_t n = (size_t)(items[i].rows * items[i].cols);
-
-        vault->items[i] = items[i];
-        vault->items[i].name = strdup(items[i].name);
-        vault->data[i] = malloc(n * sizeof(float));
-        for (size_t k = 0; k < n; k++)
-            vault->data[i][k] = NAN;
-    }
-    free(items);
-    vault->progress = vp_trainer_progress(run->trainer);
-    assert_int_equal(vp_trainer_save(run->trainer, &saver, &err), VP_OK);
-}
-
-static void vault_empty(struct vault *vault)
-{
-    for (int i = 0; i < vault->n; i++) {
-        free(vault->data[i]);
-        free((char *)vault->items[i].name);
-    }
-}
-
-static void vaults_are_equal(const struct vault *a, const struct vault *b)
-{
-    assert_int_equal(a->n, b->n);
-    for (int i = 0; i < a->n; i++) {
-        assert_string_equal(a->items[i].name, b->items[i].name);
-        assert_int_equal(a->items[i].rows, b->items[i].rows);
-        assert_int_equal(a->items[i].cols, b->items[i].cols);
-        assert_memory_equal(a->data[i], b->data[i],
-                            (size_t)(a->items[i].rows * a->items[i].cols) *
-                                sizeof(float));
-    }
-}
-
-/* Goes on from `vault` with `members`: the state comes back with its bits. */
-static void resume(struct setup setup, const struct vault *vault, int members,
-                   const double *losses, bool exact)
-{
-    struct vp_loader loader = { .ctx = (void *)vault,
-                                .progress = vault->progress,
-                                .load = vault_load };
-    struct vault again;
-    struct vp_err err = { .text = "" };
-    struct run run;
-    int from = (int)vault->progress.step;
-
-    setup.members = members;
-    setup.loader = &loader;
-    if (run_create(&run, &setup, 0, &err) != VP_OK)
-        fail_msg("%s", err.text);
-    vault_fill(&again, &run);
-    vaults_are_equal(vault, &again);
-    vault_empty(&again);
-    run.n_steps = from;
-    assert_int_equal(vp_trainer_run(run.trainer, 3, keep_step, &run, &err),
-                     VP_OK);
-    for (int i = from; i < from + 3; i++)
-        assert_true(fabs(run.losses[i] - losses[i]) <=
-                    (exact ? 0.0 : 1e-6 * losses[i]));
-    run_free(&run);
-}
 
 static void any_size_resumes_any_other(void **state)
 {
@@ -745,41 +332,11 @@ static void any_size_resumes_any_other(void **state)
 static void memory_is_what_was_priced(void **state)
 {
     (void)state;
-    for (int k = 0; k < 2; k++) {
-        struct setup setup = group_of("gpt2", members_of[k]);
-        struct vp_err err = { .text = "" };
-        int64_t want = 0;
-        struct run run;
-        int partition[2];
-
-        cut_evenly(&setup, 2, partition);
-        assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
-        for (int s = 0; s < 2; s++)
-            want += vp_trainer_prices(run.trainer)[s].memory.total *
-                    setup.members;
-        if (vp_device_has_host_memory(run.trainer->ranks[0].device))
-            assert_int_equal(atomic_load(&n_device_bytes), want);
-        run_free(&run);
-    }
+    for (int k = 0; k < 2; k++)
+        check_memory(group_of("gpt2", members_of[k]));
 }
 
 /* ---- Faults ------------------------------------------------------------- */
-
-struct accident {
-    int rank;
-    enum vp_action_kind kind;
-    enum vp_fault fault;
-};
-
-static enum vp_fault happen(void *ctx, int rank, const struct vp_action *action)
-{
-    const struct accident *accident = ctx;
-
-    return rank == accident->rank && action->kind == accident->kind &&
-                   action->mb == 1
-               ? accident->fault
-               : VP_FAULT_NONE;
-}
 
 static void a_lost_member_is_named(void **state)
 {
@@ -789,35 +346,12 @@ static void a_lost_member_is_named(void **state)
         { 1, VP_ACTION_B, VP_FAULT_ERROR }, { 3, VP_ACTION_F, VP_FAULT_ERROR },
     };
 
-    (void)state;
-    for (size_t i = 0; i < VP_COUNT_OF(accidents); i++) {
-        struct setup setup = group_of("gpt2", 2);
-        struct accident accident = accidents[i];
-        struct vp_err err = { .text = "" };
-        int partition[2];
-        struct run run;
-        char want[64];
+    static const char *const places[] = { "group_", "cross_entropy" };
 
-        cut_evenly(&setup, 2, partition);
-        setup.fault = happen;
-        setup.fault_ctx = &accident;
-        setup.timeout_ms = 1000;
-        assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
-        assert_true(vp_trainer_run(run.trainer, 2, keep_step, &run, &err) !=
-                    VP_OK);
-        if (accident.fault == VP_FAULT_ERROR)
-            snprintf(want, sizeof(want),
-                     "rank %d, stage %d, minibatch 1: ", accident.rank,
-                     accident.rank / 2);
-        else
-            snprintf(want, sizeof(want), "rank %d is ", accident.rank);
-        if (!strstr(err.text, want))
-            fail_msg("'%s' does not say '%s'", err.text, want);
-        if (accident.fault == VP_FAULT_STALL)
-            assert_true(strstr(err.text, "waits in group_") ||
-                        strstr(err.text, "waits in cross_entropy"));
-        run_free(&run);
-    }
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(accidents); i++)
+        check_accident(group_of("gpt2", 2), accidents[i], places,
+                       VP_COUNT_OF(places));
 }
 
 int main(void)
@@ -830,6 +364,7 @@ int main(void)
         cmocka_unit_test(replicas_of_groups_give_the_same_bits),
         cmocka_unit_test(bf16_gives_the_same_bits),
         cmocka_unit_test(numbers_are_those_of_one_rank),
+        cmocka_unit_test(numbers_are_those_of_the_cpu),
         cmocka_unit_test(evaluations_count_the_same_ranks),
         cmocka_unit_test(whole_parameters_stay_equal),
         cmocka_unit_test(asp_is_what_the_interpreter_does),
@@ -838,5 +373,6 @@ int main(void)
         cmocka_unit_test(a_lost_member_is_named),
     };
 
+    cmocka_set_test_filter(getenv("VP_TEST_NAME"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

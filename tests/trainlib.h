@@ -23,12 +23,13 @@
 /* ---- Counting: device memory -------------------------------------------- */
 
 static atomic_llong n_device_bytes;
+static const struct vp_device_ops *counted_device; /* that of the newest run */
 
 static inline enum vp_status counting_alloc(struct vp_device *device, size_t n,
                                             void **out)
 {
     atomic_fetch_add(&n_device_bytes, (long long)n);
-    return test_device()->device->alloc(device, n, out);
+    return counted_device->alloc(device, n, out);
 }
 
 /* ---- A small run -------------------------------------------------------- */
@@ -86,7 +87,11 @@ struct setup {
     const struct vp_feed *feed;
     const struct vp_sink *sink;
     int64_t batch; /* of every bucket; 0: as usual */
+    int shorter;   /* positions that every bucket has less than usual */
     int members;   /* ranks that share each operator; 0: 1 */
+    bool sequence_parallel; /* these have slices of rows */
+    bool keep_all;          /* nothing that backward reads is made again */
+    bool keep_gathered;     /* rows that were gathered are not */
 };
 
 static const struct setup usual = {
@@ -141,6 +146,7 @@ static inline struct vp_model_config small_sizes(const struct setup *setup)
     sizes.pad = VP_TOKEN_PAD;
     sizes.dtype = setup->dtype;
     sizes.n_members = setup->members;
+    sizes.sequence_parallel = setup->sequence_parallel;
     return sizes;
 }
 
@@ -220,6 +226,9 @@ static inline struct vp_plan make_plan(const struct run *run,
         .compress = setup->compress,
         .shard_optimizer = setup->shard,
         .tensor_parallel = setup->members,
+        .sequence_parallel = setup->sequence_parallel,
+        .keep_all = setup->keep_all,
+        .keep_gathered = setup->keep_gathered,
     };
 }
 
@@ -231,7 +240,8 @@ static inline enum vp_status run_create(struct run *run,
     for (int s = 0; s < VP_MAX_STAGES; s++)
         run->same_ratio[s] = setup->recompute;
     run->backend = setup->device ? *setup->device : *test_device();
-    run->device = *run->backend.device;
+    counted_device = run->backend.device;
+    run->device = *counted_device;
     run->device.alloc = counting_alloc;
     run->backend.device = &run->device;
     atomic_store(&n_device_bytes, 0);
@@ -245,6 +255,10 @@ static inline enum vp_status run_create(struct run *run,
             dims->n_labels = dims->n_labels / dims->batch * setup->batch;
             dims->batch = setup->batch;
         }
+        dims->seq -= setup->shorter;
+        dims->tgt_seq -= dims->tgt_seq > 0 ? setup->shorter : 0;
+        if (dims->n_labels > dims->batch * dims->seq)
+            dims->n_labels = dims->batch * dims->seq;
         if (setup->cache.n_lines > 0
                 ? vp_model_build_cached(run->model, &run->sizes, dims,
                                         &setup->cache, setup->outputs,

@@ -58,6 +58,26 @@ static inline int64_t vp_arg_first_col(const struct vp_kargs *args,
                : 0;
 }
 
+/* The first row of this member's slice of `value` in the whole one. */
+static inline int64_t vp_arg_first_row(const struct vp_kargs *args,
+                                       vp_val value)
+{
+    const struct vp_value *v = vp_arg_value(args, value);
+
+    return args->members && v->spread == VP_SPREAD_ROWS
+               ? args->members->me * v->rows
+               : 0;
+}
+
+/* Rows of a slice that are in the whole value; the rest is padding. */
+static inline int64_t vp_arg_n_rows(const struct vp_kargs *args, vp_val value)
+{
+    const struct vp_value *v = vp_arg_value(args, value);
+    int64_t left = v->whole_rows - vp_arg_first_row(args, value);
+
+    return left < 0 ? 0 : left < v->rows ? left : v->rows;
+}
+
 /* Attention: the number of this member's first head. */
 static inline int vp_arg_first_head(const struct vp_kargs *args)
 {

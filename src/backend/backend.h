@@ -11,7 +11,7 @@
 
 /* Changes with any structure that a plugin shares with the program, those of
  * device/driver.h included. */
-#define VP_BACKEND_ABI 15
+#define VP_BACKEND_ABI 16
 
 /* An open one. Every backend has its own; the first member is a struct
  * vp_device. */
@@ -37,15 +37,37 @@ struct vp_members {
     /* Every member gives `n_bytes` and gets those of all, in member order. */
     void (*exchange)(void *ctx, const struct vp_op *op, const void *mine,
                      size_t n_bytes, void *all);
-    /* Of the first call above that failed; those after it do nothing. */
+    /* Of the first call of this table that failed; those after it do nothing. */
     enum vp_status (*status)(void *ctx);
+    /* With slices of rows: member t has `slice` elements from t * slice on of an array
+     * of n, or those that are left.
+     * As sum(), but only the own slice has the result; the rest is undefined. */
+    void (*reduce_scatter)(void *ctx, const struct vp_op *op, float *data,
+                           int64_t n, int64_t slice);
+    /* `mine` is the own slice of `all`; all in bytes. */
+    void (*all_gather)(void *ctx, const struct vp_op *op, const void *mine,
+                       void *all, int64_t n, int64_t slice);
+    /* Does what exchange() does, from device memory to device memory, as work of
+     * `stream`, a handle as vp_stream_handle() gives it: waits for nothing, and may
+     * be captured. NULL: members exchange through memory of the host. */
+    enum vp_status (*gather)(void *ctx, const struct vp_op *op,
+                             const void *mine, size_t n_bytes, void *all,
+                             void *stream);
+    int timeout_ms; /* for the device, before an exchange; 0: a minute */
 };
+
+/* The most that a device exchanges at once through memory of the host. */
+enum { VP_EXCHANGE_BYTES = 4 << 20 };
 
 struct vp_launch {
     void *base[VP_SPACE_COUNT];
     const struct vp_mb *mb;
     int slot, version; /* which bases these are: keys for captured graphs */
     const struct vp_members *members; /* NULL: this rank alone */
+    /* From vp_device_host_alloc(), as many bytes as staging_bytes() says: what
+     * members exchange goes through it. NULL: it goes nowhere else. */
+    void *staging;
+    size_t n_staging;
 
     /* Not NULL: the list makes all gradients final, and every tensor is updated
      * as soon as its own is and nothing in the list reads it any more. Only
@@ -112,6 +134,9 @@ struct vp_backend_ops {
 
     /* `ctx` is a struct vp_backend_config: how the device would be opened. */
     vp_scratch_fn scratch_bytes;
+    /* Bytes of staging that a list of the program wants; see struct vp_launch.
+     * NULL: none. */
+    vp_staging_fn staging_bytes;
     enum vp_status (*compile)(struct vp_backend *backend,
                               const struct vp_program *program,
                               struct vp_exe **out, struct vp_err *err);

@@ -159,6 +159,11 @@ enum vp_status vp_group_create(struct vp_world *world, const int *ranks,
 enum vp_status vp_direct_group_create(struct vp_world *world, const int *ranks,
                                       int n_members, struct vp_group **out);
 
+/* For gathers on devices, of members whose devices reach each other. All members
+ * come here, and links are made now. */
+enum vp_status vp_direct_gather_create(struct vp_world *world, const int *ranks,
+                                       int n_members, struct vp_group **out);
+
 /* ---- Messages ----------------------------------------------------------- */
 
 /* Waits for the credit of message j and returns the buffer to write. Called
@@ -189,15 +194,24 @@ struct vp_gather {
     const int64_t
         *ends;    /* borrowed, like the bytes, until the gather is done */
     int receiver; /* that gets all bytes; -1: every member does */
+    /* Ends when all receivers have taken the bytes of this member. */
+    bool taken;
 };
 /* Begins a gather; does not wait. A member ends one before it begins the next. */
 void vp_group_gather(struct vp_group *group, int member,
                      const struct vp_gather *gather);
 /* Ends it: a receiver has all bytes; one that only gives may change its own. Where
  * every member receives, its own bytes may change after a later sum, exchange or
- * gather of the group. */
+ * gather of the group, or at once if it asked for `taken`, as all members then do. */
 enum vp_status vp_group_end_gather(struct vp_group *group, int member,
                                    struct vp_limit limit);
+
+/* Of vp_direct_gather_create(): every member gives `n_bytes` of its device and gets
+ * those of all in its device, in member order, n_bytes apart. Work of `stream`, a
+ * handle as vp_stream_handle() gives it; may be captured. Members ask for the same
+ * gathers in the same order. */
+enum vp_status vp_group_gather_direct(struct vp_group *group, const void *mine,
+                                      size_t n_bytes, void *all, void *stream);
 
 /* One array in a sum over a group. */
 struct vp_term {

@@ -59,6 +59,7 @@ enum vp_status vp_buckets_build(const struct vp_config *config,
     struct vp_model_config sizes = sizes_of(config);
 
     sizes.n_members = config->mp_size;
+    sizes.sequence_parallel = config->sequence_parallel;
     for (int i = 0; i < n; i++)
         VP_TRY(
             vp_model_build(config->model, &sizes, &dims[i], &graphs[i], err));

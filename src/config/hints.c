@@ -253,6 +253,7 @@ static const struct hint hints[] = {
     { "tensor_parallel_size", .key = "mp_size", .note = SHARES },
     { "tp", .key = "mp_size", .note = SHARES },
     { "tp_size", .key = "mp_size", .note = SHARES },
+    { "enable_sequence_parallelism", .key = "sequence_parallel" },
     { "data_parallel_size", .key = "replicas",
       .note = "a list: ranks of each stage" },
     { "dp", .key = "replicas", .note = "a list: ranks of each stage" },
@@ -265,8 +266,6 @@ static const struct hint hints[] = {
     { "n_microbatches", .key = "accumulation_steps" },
     { "num_microbatches", .key = "accumulation_steps" },
     { "fsdp", .note = NO_SHARDING },
-    { "sequence_parallel", .note = "remove it: members of a group have whole "
-      "rows between their sums" },
     { "use_distributed_optimizer", .note = NO_SHARDING },
     { "zero_optimization", .note = NO_SHARDING },
     { "zero_stage", .note = NO_SHARDING },

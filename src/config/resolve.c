@@ -565,18 +565,20 @@ static enum vp_status refuse_members(const struct vp_config *config,
 static enum vp_status check_members(const struct vp_config *config,
                                     struct vp_err *err)
 {
+    if (config->mp_size == 1 && config->sequence_parallel)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'sequence_parallel' is true, but mp_size is "
+                          "1: there is no group whose ranks could share rows; "
+                          "set mp_size, or sequence_parallel: false",
+                          vp_config_place(config, "sequence_parallel"));
     if (config->mp_size == 1)
         return VP_OK;
-    if (config->device == VP_DEVICE_KIND_CUDA)
-        return refuse_members(config, "device",
-                              "tensor parallelism runs on CPU cores alone; set "
-                              "device: cpu",
-                              err);
-    if (config->distributed_backend == VP_TRANSPORT_NCCL)
-        return refuse_members(config, "distributed_backend",
-                              "tensor parallelism runs on CPU cores alone; use "
-                              "mpi",
-                              err);
+    if (config->sequence_parallel && config->device == VP_DEVICE_KIND_CUDA)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "%s: key 'sequence_parallel' is true, but slices of "
+                          "rows are on CPU cores alone; set device: cpu, or "
+                          "sequence_parallel: false",
+                          vp_config_place(config, "sequence_parallel"));
     if (config->optim.kind == VP_OPTIM_LAMB)
         return refuse_members(config, "optimizer",
                               "lamb needs norms of whole tensors; use adamw",
@@ -600,6 +602,7 @@ enum vp_status vp_resolve_check_model(const struct vp_config *config,
     size_t n_key;
 
     sizes.n_members = config->mp_size;
+    sizes.sequence_parallel = config->sequence_parallel;
     st = vp_model_check(config->model, &sizes, dims, &model_err);
     if (st == VP_OK)
         return VP_OK;
@@ -651,6 +654,7 @@ static void take_plan(const struct vp_plan *file, struct vp_plan *plan)
     plan->swap_sets = file->swap_sets;
     plan->swap_buffers = file->swap_buffers;
     plan->w_recomputed = file->w_recomputed;
+    plan->keep_gathered = file->keep_gathered;
     plan->slots = file->slots;
     plan->n_slots = file->n_slots;
     plan->bundle_bytes = file->bundle_bytes;
@@ -686,6 +690,7 @@ void vp_resolve_train(const struct vp_config *config,
     train->plan.accumulation_steps = config->accumulation_steps;
     train->plan.ranks = config->ranks.at;
     train->plan.tensor_parallel = config->mp_size;
+    train->plan.sequence_parallel = config->sequence_parallel;
     if (config->plan_file)
         take_plan(&config->plan_file->plan, &train->plan);
     train->timeout_ms = config->watchdog_seconds * 1000;

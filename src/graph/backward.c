@@ -52,9 +52,10 @@ static bool is_recomputed(const struct backward *bw, const struct vp_op *op)
 {
     const struct vp_stage_spec *spec = bw->lowering->spec;
 
-    return vp_recompute_has(
-        bw->graph, spec->first_block,
-        spec->any_recompute ? spec->any_recompute : spec->recompute, op);
+    return vp_recompute_runs(bw->graph, spec->first_block,
+                             spec->any_recompute ? spec->any_recompute
+                                                 : spec->recompute,
+                             vp_spec_keeps_gathered(spec), op);
 }
 
 static bool is_made_by_r(const struct backward *bw, vp_val v)
@@ -72,7 +73,7 @@ static bool w_reads_recomputed(const struct backward *bw,
                                const struct vp_op *op)
 {
     for (int i = 0; i < VP_MAX_IN; i++) {
-        vp_val v = op->in[i];
+        vp_val v = vp_lowering_source(bw->lowering, op->in[i]);
 
         if (v != VP_NONE && (vp_op_defs[op->kind].needs_w & need_in[i]) &&
             is_made_by_r(bw, v) && !bw->lowering->recomputed_by_b[v])
@@ -305,10 +306,32 @@ static void carry(struct backward *bw, struct vp_ref ref)
         bw->lowering->temps[ref.offset].carried = true;
 }
 
+/* Runs the operator that makes `v` again, in the list of the W call that reads it:
+ * what is carried to W is the input. */
+static struct vp_ref make_again(struct backward *bw, enum vp_list list,
+                                vp_val v)
+{
+    const struct vp_op *op = &bw->graph->ops[bw->graph->values[v].producer];
+    struct vp_ref in = bw->lowering->home[op->in[0]];
+    struct vp_ref out = vp_lowering_temp(bw->lowering,
+                                         vp_value_bytes(bw->graph, v));
+    struct vp_call *call = vp_lowering_emit(bw->lowering, list, op, VP_PHASE_F);
+
+    call->in[0] = in;
+    call->out = out;
+    call->out_stays = true;
+    if (list == VP_LIST_W)
+        carry(bw, in);
+    return out;
+}
+
 static void emit_w(struct backward *bw, const struct vp_op *op,
                    struct vp_ref dz)
 {
     bool later = runs_w_later(bw, op);
+    enum vp_list list = later ? VP_LIST_W : VP_LIST_B;
+    bool again = op->in[0] != VP_NONE && bw->lowering->made_again[op->in[0]];
+    struct vp_ref in = { VP_SPACE_NONE, 0 };
     struct vp_call *call;
     bool any = false;
 
@@ -316,8 +339,9 @@ static void emit_w(struct backward *bw, const struct vp_op *op,
         any |= op->par[i] != VP_NONE && !bw->graph->params[op->par[i]].constant;
     if (!any)
         return;
-    call = vp_lowering_emit(bw->lowering, later ? VP_LIST_W : VP_LIST_B, op,
-                            VP_PHASE_W);
+    if (again)
+        in = make_again(bw, list, op->in[0]);
+    call = vp_lowering_emit(bw->lowering, list, op, VP_PHASE_W);
     vp_lowering_operands(bw->lowering, call);
     call->dz = dz;
     if (!vp_ref_is(dz))
@@ -327,6 +351,8 @@ static void emit_w(struct backward *bw, const struct vp_op *op,
         for (int i = 0; i < VP_MAX_IN; i++)
             carry(bw, call->in[i]);
     }
+    if (again)
+        call->in[0] = in;
     for (int i = 0; i < VP_MAX_PARAM; i++)
         call->dpar[i] = vp_layout_grad(bw->lowering, op->par[i]);
 }
@@ -336,7 +362,7 @@ static void emit_w(struct backward *bw, const struct vp_op *op,
 static vp_val missing_input(const struct backward *bw, const struct vp_op *op)
 {
     for (int i = 0; i < VP_MAX_IN; i++) {
-        vp_val v = op->in[i];
+        vp_val v = vp_lowering_source(bw->lowering, op->in[i]);
 
         if (v != VP_NONE && (vp_op_defs[op->kind].needs_w & need_in[i]) &&
             bw->lowering->recomputed_by_b[v] &&
@@ -406,7 +432,8 @@ static void prepare_operands(struct backward *bw, const struct vp_op *op)
 
     for (int i = 0; i < VP_MAX_IN; i++)
         if (needs & need_in[i])
-            vp_lowering_recompute(bw->lowering, op->in[i]);
+            vp_lowering_recompute(bw->lowering,
+                                  vp_lowering_source(bw->lowering, op->in[i]));
     for (int i = 0; i < VP_MAX_AUX; i++)
         if (needs & need_aux[i])
             vp_lowering_recompute(bw->lowering, op->aux[i]);

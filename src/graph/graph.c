@@ -118,6 +118,7 @@ static vp_val add_value(struct vp_graph *graph, const struct vp_value *value)
         fail(graph, "a tensor has no elements or too many");
     graph->values = values;
     values[graph->n_values] = *value;
+    values[graph->n_values].whole_rows = value->rows;
     values[graph->n_values].last_reader = VP_NONE;
     return graph->n_values++;
 }
@@ -251,6 +252,21 @@ static void note_readers(struct vp_graph *graph, const struct vp_op *op)
     }
 }
 
+/* Operators that only groups of several members have. */
+static bool is_of_group(enum vp_op_kind kind)
+{
+    return kind == VP_OP_GROUP_SUM || kind == VP_OP_REDUCE_SCATTER ||
+           kind == VP_OP_ALL_GATHER;
+}
+
+static void note_partial_grads(struct vp_graph *graph, const struct vp_op *op)
+{
+    for (int i = 0; i < VP_MAX_PARAM; i++)
+        if (op->par[i] != VP_NONE &&
+            graph->values[op->out].spread == VP_SPREAD_ROWS)
+            graph->params[op->par[i]].partial_grad = true;
+}
+
 /* Appends the operator; its shape rule has the last word. */
 static vp_val apply(struct vp_graph *graph, const struct vp_op *proto)
 {
@@ -272,13 +288,14 @@ static vp_val apply(struct vp_graph *graph, const struct vp_op *proto)
     block = &graph->blocks[graph->n_blocks - 1];
     op.id = graph->n_ops;
     op.stream = graph->n_streams;
-    graph->n_streams += op.kind != VP_OP_GROUP_SUM;
+    graph->n_streams += !is_of_group(op.kind);
     op.line = graph->n_lines - 1;
     op.block = graph->n_blocks - 1;
     op.attr.batch = graph->batch;
     if (vp_op_defs[op.kind].shape(graph, &op) != VP_OK)
         return VP_NONE;
     set_needs_grad(graph, &op);
+    note_partial_grads(graph, &op);
     note_readers(graph, &op);
     ops[graph->n_ops++] = op;
     block->n_ops++;
@@ -427,12 +444,23 @@ vp_val vp_argmax(struct vp_graph *graph, vp_val x)
 
 vp_val vp_group_sum(struct vp_graph *graph, vp_val x, vp_par bias)
 {
-    struct vp_op op = proto(VP_OP_GROUP_SUM, x, VP_NONE, VP_NONE);
+    struct vp_op op = proto(graph->sequence_parallel ? VP_OP_REDUCE_SCATTER
+                                                     : VP_OP_GROUP_SUM,
+                            x, VP_NONE, VP_NONE);
 
     if (x == VP_NONE ||
         (graph->values[x].spread == VP_SPREAD_WHOLE && bias == VP_NONE))
         return x;
     op.par[0] = bias;
+    return apply(graph, &op);
+}
+
+vp_val vp_all_gather(struct vp_graph *graph, vp_val x)
+{
+    struct vp_op op = proto(VP_OP_ALL_GATHER, x, VP_NONE, VP_NONE);
+
+    if (x == VP_NONE || graph->values[x].spread != VP_SPREAD_ROWS)
+        return x;
     return apply(graph, &op);
 }
 
@@ -453,9 +481,27 @@ static void check_param_uses(struct vp_graph *graph)
         for (int j = 0; j < VP_MAX_PARAM; j++)
             if (graph->ops[i].par[j] != VP_NONE)
                 uses[graph->ops[i].par[j]]++;
-    for (int i = 0; i < graph->n_params; i++)
+    for (int i = 0; i < graph->n_params; i++) {
+        const struct vp_param *param = &graph->params[i];
+
         if (uses[i] != 1)
             fail(graph, "a parameter must be used exactly once");
+        if (param->partial_grad &&
+            (param->tied_to != VP_NONE || param->has_copies))
+            fail(graph, "a tied parameter is used on slices of rows");
+    }
+}
+
+/* A reduce_scatter overwrites its input. */
+static void check_parts(struct vp_graph *graph)
+{
+    for (int i = 0; i < graph->n_ops; i++) {
+        const struct vp_op *op = &graph->ops[i];
+
+        if (op->kind == VP_OP_REDUCE_SCATTER &&
+            graph->values[op->in[0]].n_readers > 1)
+            fail(graph, "a part of a sum has several readers");
+    }
 }
 
 static void find_outputs(struct vp_graph *graph)
@@ -492,6 +538,8 @@ enum vp_status vp_graph_finish(struct vp_graph *graph, struct vp_err *err)
         fail(graph, "no operator");
     if (graph->status == VP_OK)
         check_param_uses(graph);
+    if (graph->status == VP_OK)
+        check_parts(graph);
     if (graph->status == VP_OK)
         find_outputs(graph);
     if (graph->status != VP_OK)

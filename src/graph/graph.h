@@ -32,16 +32,22 @@ enum vp_spread {
     VP_SPREAD_WHOLE,   /* every member has all of it, with the same bits */
     VP_SPREAD_COLS,    /* member t has slice t of the columns */
     VP_SPREAD_PARTIAL, /* the value is the sum over the members */
+    /* Member t has slice t of the rows, of equal length; rows of the last slices
+     * behind those of the whole are padding: any finite value, gradient zero. */
+    VP_SPREAD_ROWS,
+    /* Every member has all of it, and a part of its gradient. */
+    VP_SPREAD_GATHERED,
 };
 
 struct vp_value {
     const char *name; /* for people */
     enum vp_dtype dtype;
     int64_t rows, cols;
-    enum vp_role role; /* what a model input means; NONE inside */
-    int producer;      /* operator, or VP_NONE for a model input */
-    int n_readers;     /* inputs of operators that are this value */
-    int last_reader;   /* operator, or VP_NONE */
+    int64_t whole_rows; /* over all members, where these have slices of rows */
+    enum vp_role role;  /* what a model input means; NONE inside */
+    int producer;       /* operator, or VP_NONE for a model input */
+    int n_readers;      /* inputs of operators that are this value */
+    int last_reader;    /* operator, or VP_NONE */
     bool needs_grad;
     enum vp_spread spread;
     /* Stays from minibatch to minibatch, in CACHE; all programs of a stage have
@@ -86,6 +92,9 @@ struct vp_param {
     bool constant;          /* a table that is not trained (sinusoids) */
     vp_par tied_to;         /* shares its value with this earlier parameter */
     bool has_copies;        /* later parameters are tied to this one */
+    /* An operator on slices of rows uses it: every member has all of the parameter,
+     * and the gradient of its own rows. The sum over the members is the gradient. */
+    bool partial_grad;
     int n_parts;
     struct vp_part part[VP_MAX_PART];
 };
@@ -125,6 +134,8 @@ enum vp_op_kind {
     VP_OP_COPY, /* inserted by lowering; out = in */
     VP_OP_GROUP_SUM,
     VP_OP_GROUP_COPY, /* inserted by lowering */
+    VP_OP_REDUCE_SCATTER,
+    VP_OP_ALL_GATHER,
     VP_OP_KIND_COUNT
 };
 
@@ -184,6 +195,11 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
  * group_copy  the gradient of an operator that reads a WHOLE value and makes
  *             slices of its result: each member has a part of it, and din is the
  *             sum of these. Only in B
+ * reduce_scatter  as group_sum, but a member gets its slice of the rows; F
+ *             overwrites x, which nothing else reads. B: the slices of dout of all
+ *             members are gathered
+ * all_gather  in: x, a slice of rows; out: the slices of all members. B: a member
+ *             gets its slice of the sum of dout over the members; overwrites dout
  *
  * In a group of several members:
  * embed       a table that is cut by rows gives a PARTIAL value: members other than
@@ -192,7 +208,9 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
  * linear      a weight cut by rows makes slices of columns of a WHOLE value, one cut
  *             by columns a PARTIAL value of slices
  * attention   takes and makes slices: members have different heads
- * cross_entropy takes slices: members tell each other four numbers of each row */
+ * cross_entropy takes slices: members tell each other four numbers of each row
+ * gather      of slices of rows makes a PARTIAL value: rows that a member does not
+ *             have are zero in it */
 struct vp_attr {
     float scale;
     float eps;
@@ -241,6 +259,9 @@ struct vp_graph {
     /* Ranks that share each operator: see docs/tensor-parallel.md. The graph, with
      * the shapes of one member, is the same for all of them. */
     int n_members;
+    /* Sums over the group are scattered: between them a member has a slice of the
+     * rows. Nothing of it with one member. */
+    bool sequence_parallel;
     /* Of weights and activations. The loss, statistics of rows (layer norm,
      * attention, loss) and gradients of weights are F32 in any case. */
     enum vp_dtype dtype;
@@ -326,8 +347,11 @@ vp_val vp_gather(struct vp_graph *graph, vp_val x, vp_val rows);
 vp_val vp_cross_entropy(struct vp_graph *graph, vp_val logits, vp_val labels,
                         vp_val weights, float smoothing);
 vp_val vp_argmax(struct vp_graph *graph, vp_val x);
-/* Returns x itself if it is whole and there is no bias. */
+/* Returns x itself if it is whole and there is no bias. With sequence_parallel: a
+ * reduce_scatter. */
 vp_val vp_group_sum(struct vp_graph *graph, vp_val x, vp_par bias);
+/* Returns x itself unless the members have slices of its rows. */
+vp_val vp_all_gather(struct vp_graph *graph, vp_val x);
 
 /* Ends building: the last value must be the loss, or the logits if the graph has
  * no loss. Reports the first mistake. */

@@ -14,7 +14,7 @@ static bool narrow(const struct vp_graph *graph, const struct vp_op *op, int i,
         limit = graph->params[op->par[i == 0 ? 0 : 2]].rows;
         break;
     case VP_OP_GATHER:
-        limit = graph->values[op->in[0]].rows;
+        limit = graph->values[op->in[0]].whole_rows;
         first = -1;
         break;
     case VP_OP_CROSS_ENTROPY: /* labels; weights are 0 or 1 */

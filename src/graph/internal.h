@@ -29,6 +29,7 @@ struct vp_lowering {
     struct vp_ref *kept;   /* SLOT or RECOMPUTED place, if backward reads it */
     struct vp_ref *home;   /* where the list being emitted has it */
     bool *recomputed_by_b; /* B writes it once more, for W */
+    bool *made_again;      /* W reads it, and a call before W makes it again */
     bool *backward;        /* B or W reads it, and B does not write it */
     int *entry_of; /* per parameter: its place in the layout, or VP_NONE */
 
@@ -53,13 +54,28 @@ static inline bool vp_ref_same(struct vp_ref a, struct vp_ref b)
     return a.space == b.space && a.offset == b.offset;
 }
 
+static inline bool vp_spec_keeps_gathered(const struct vp_stage_spec *spec)
+{
+    return spec->keep_all || spec->keep_gathered;
+}
+
 /* True for operators whose results are not kept: R makes what B needs of them
  * again. */
 static inline bool vp_lowering_is_recomputed(const struct vp_lowering *lowering,
                                              const struct vp_op *op)
 {
-    return vp_recompute_has(lowering->graph, lowering->spec->first_block,
-                            lowering->spec->recompute, op);
+    return vp_recompute_runs(lowering->graph, lowering->spec->first_block,
+                             lowering->spec->recompute,
+                             vp_spec_keeps_gathered(lowering->spec), op);
+}
+
+/* What W reads in place of `v`: what `v` is made again of, if it is. */
+static inline vp_val vp_lowering_source(const struct vp_lowering *lowering,
+                                        vp_val v)
+{
+    if (v == VP_NONE || !lowering->made_again[v])
+        return v;
+    return lowering->graph->ops[lowering->graph->values[v].producer].in[0];
 }
 
 /* True for what backward finds where R left it; F's copy is a temporary. */

@@ -123,6 +123,8 @@ static void place_grads(struct vp_lowering *lowering)
 
         if (param->constant)
             continue;
+        if (param->partial_grad)
+            layout->n_partial += count(param);
         if (entry->storage == i) {
             entry->grad_offset = entry->offset / size * (int64_t)sizeof(float);
             continue;

@@ -179,6 +179,24 @@ static void mark_phase(const struct vp_lowering *lowering, enum vp_phase phase,
     }
 }
 
+/* Of operators that run again before W, backward keeps the input in place of the
+ * result. Only W reads that: a value that was gathered is the input of products. */
+static void mark_made_again(struct vp_lowering *lowering, bool *marks)
+{
+    const struct vp_graph *graph = lowering->graph;
+
+    for (int i = lowering->first_op; i < lowering->end_op; i++) {
+        const struct vp_op *op = &graph->ops[i];
+
+        if (vp_spec_keeps_gathered(lowering->spec) ||
+            !vp_op_defs[op->kind].made_again || !marks[op->out])
+            continue;
+        lowering->made_again[op->out] = true;
+        marks[op->out] = false;
+        marks[op->in[0]] = true;
+    }
+}
+
 /* Values that backward reads, but for those that it makes again: what only W
  * reads and the B kernel of its operator can write. The choice must be the same
  * for every cut, since a kernel may round otherwise than the one of F. */
@@ -197,6 +215,7 @@ static void mark_backward(struct vp_lowering *lowering, bool *marks)
                                    graph->values[op->in[0]].needs_grad;
     }
     mark_phase(lowering, VP_PHASE_W, marks);
+    mark_made_again(lowering, marks);
     for (vp_val v = 0; v < graph->n_values; v++) {
         recomputed_by_b[v] = recomputed_by_b[v] && marks[v];
         marks[v] = marks[v] && !recomputed_by_b[v];
@@ -542,6 +561,7 @@ enum vp_status vp_lowering_find_kept(struct vp_lowering *lowering, bool *marks)
 
     lowering->backward = vp_lowering_work(lowering, n_values);
     lowering->recomputed_by_b = vp_lowering_work(lowering, n_values);
+    lowering->made_again = vp_lowering_work(lowering, n_values);
     lowering->recomputed = vp_lowering_work(lowering,
                                             (size_t)lowering->graph->n_ops);
     if (lowering->status != VP_OK || lowering->spec->forward_only)

@@ -62,6 +62,13 @@ static void note_use(void *ctx, struct vp_ref *ref)
         life->last = scan->call;
 }
 
+static bool runs_alone(const struct vp_call *call)
+{
+    const struct vp_op_def *def = &vp_op_defs[call->op->kind];
+
+    return def->flops || (def->runs_alone && call->phase != VP_PHASE_W);
+}
+
 /* The last of the calls that a backend may run together with call `i`: it and
  * those that follow up to the next product. */
 static int end_of_run(const struct vp_program *program, enum vp_list list,
@@ -69,10 +76,9 @@ static int end_of_run(const struct vp_program *program, enum vp_list list,
 {
     const struct vp_call *calls = program->calls[list];
 
-    if (vp_op_defs[calls[i].op->kind].flops)
+    if (runs_alone(&calls[i]))
         return i;
-    while (i + 1 < program->n_calls[list] &&
-           !vp_op_defs[calls[i + 1].op->kind].flops)
+    while (i + 1 < program->n_calls[list] && !runs_alone(&calls[i + 1]))
         i++;
     return i;
 }
@@ -182,6 +188,17 @@ static enum vp_status plan_work(struct vp_lowering *lowering,
     return VP_OK;
 }
 
+/* ... and between lists for parts of gradients. */
+static void add_partial_grads(struct vp_program *program)
+{
+    int64_t *work = &program->n_bytes[VP_SPACE_WORK];
+    size_t n_bytes = (size_t)program->layout.n_partial * sizeof(float);
+    int64_t needed = (int64_t)vp_align_up(n_bytes, VP_TENSOR_ALIGN);
+
+    if (!program->spec.forward_only && needed > *work)
+        *work = needed;
+}
+
 enum vp_status vp_memory_layout_make(struct vp_lowering *lowering)
 {
     struct vp_program *program = lowering->program;
@@ -196,6 +213,7 @@ enum vp_status vp_memory_layout_make(struct vp_lowering *lowering)
         VP_TRY(plan_slot(lowering, CARRIED, lives));
         VP_TRY(plan_work(lowering, lives));
     }
+    add_partial_grads(program);
     for (int list = 0; list < VP_LIST_COUNT; list++)
         for (int i = 0; i < program->n_calls[list]; i++)
             each_ref(&program->calls[list][i], patch, lowering);

@@ -57,7 +57,7 @@ static vp_val statistic(struct vp_graph *graph, const struct vp_op *op,
 /* Sets attr.q_len from the rows of in0. */
 static bool set_len(const struct vp_graph *graph, struct vp_op *op)
 {
-    int64_t rows = in_value(graph, op, 0)->rows;
+    int64_t rows = in_value(graph, op, 0)->whole_rows;
 
     op->attr.q_len = rows / graph->batch;
     return rows % graph->batch == 0;
@@ -106,9 +106,34 @@ static enum vp_status done_as(const struct vp_graph *graph,
     return graph->status;
 }
 
+/* The same of a result that has the rows of an input: `whole` over all members. */
+static enum vp_status done_rows(const struct vp_graph *graph,
+                                const struct vp_op *op, enum vp_spread spread,
+                                int64_t whole)
+{
+    for (int i = 0; i < VP_MAX_AUX; i++)
+        if (op->aux[i] != VP_NONE)
+            graph->values[op->aux[i]].whole_rows = whole;
+    if (op->out != VP_NONE)
+        graph->values[op->out].whole_rows = whole;
+    return done_as(graph, op, spread);
+}
+
 static bool is_whole(const struct vp_value *value)
 {
     return value->spread == VP_SPREAD_WHOLE;
+}
+
+/* A member has all columns of its rows, whose gradients are no parts. */
+static bool has_own_rows(const struct vp_value *value)
+{
+    return is_whole(value) || value->spread == VP_SPREAD_ROWS;
+}
+
+/* A member has all rows of its columns, likewise. */
+static bool has_own_cols(const struct vp_value *value)
+{
+    return is_whole(value) || value->spread == VP_SPREAD_COLS;
 }
 
 static bool is_cut(const struct vp_param *param)
@@ -154,17 +179,18 @@ static bool find_linear_spread(const struct vp_value *x,
                                const struct vp_param *weight,
                                const struct vp_param *bias, enum vp_spread *out)
 {
-    static const enum vp_spread spreads[] = {
-        [VP_SHARD_NONE] = VP_SPREAD_WHOLE,
-        [VP_SHARD_ROWS] = VP_SPREAD_COLS,
-        [VP_SHARD_COLS] = VP_SPREAD_PARTIAL,
-    };
-
-    *out = spreads[weight->shard.axis];
-    if (weight->shard.axis == VP_SHARD_COLS)
+    switch (weight->shard.axis) {
+    case VP_SHARD_ROWS:
+        *out = VP_SPREAD_COLS;
+        return (is_whole(x) || x->spread == VP_SPREAD_GATHERED) &&
+               (!bias || is_cut(bias));
+    case VP_SHARD_COLS:
+        *out = VP_SPREAD_PARTIAL;
         return x->spread == VP_SPREAD_COLS && !bias;
-    return x->spread == VP_SPREAD_WHOLE &&
-           (!bias || is_cut(bias) == is_cut(weight));
+    default:
+        *out = x->spread;
+        return has_own_rows(x) && (!bias || !is_cut(bias));
+    }
 }
 
 static enum vp_status linear_shape(struct vp_graph *graph, struct vp_op *op)
@@ -173,7 +199,7 @@ static enum vp_status linear_shape(struct vp_graph *graph, struct vp_op *op)
     const struct vp_param *weight = in_param(graph, op, 0);
     const struct vp_param *bias = in_param(graph, op, 1);
     enum vp_spread spread;
-    int64_t rows, cols;
+    int64_t rows, cols, whole;
 
     if (!is_float(x) || !weight || weight->cols != x->cols)
         return refuse(graph, op, "weight does not fit the input");
@@ -184,28 +210,32 @@ static enum vp_status linear_shape(struct vp_graph *graph, struct vp_op *op)
     if (spread == VP_SPREAD_PARTIAL && op->attr.act != VP_ACT_NONE)
         return refuse(graph, op, "an activation comes after the sum");
     rows = x->rows;
+    whole = x->whole_rows;
     cols = weight->rows;
     op->out = result(graph, op, rows, cols);
     if (op->attr.act != VP_ACT_NONE)
         op->aux[0] = result(graph, op, rows, cols);
-    return done_as(graph, op, spread);
+    return done_rows(graph, op, spread, whole);
 }
 
 static enum vp_status layernorm_shape(struct vp_graph *graph, struct vp_op *op)
 {
     const struct vp_value *x = in_value(graph, op, 0);
-    int64_t rows, cols;
+    int64_t rows, cols, whole;
+    enum vp_spread spread;
 
     if (!is_float(x) || !is_row(in_param(graph, op, 0), x->cols) ||
         !is_row(in_param(graph, op, 1), x->cols))
         return refuse(graph, op, "gamma and beta do not fit the input");
-    if (!is_whole(x))
+    if (!has_own_rows(x))
         return refuse(graph, op, "needs whole rows");
     rows = x->rows;
     cols = x->cols;
+    whole = x->whole_rows;
+    spread = x->spread;
     op->out = result(graph, op, rows, cols);
     op->aux[0] = statistic(graph, op, rows, 2);
-    return done(graph);
+    return done_rows(graph, op, spread, whole);
 }
 
 static enum vp_status attention_shape(struct vp_graph *graph, struct vp_op *op)
@@ -222,7 +252,7 @@ static enum vp_status attention_shape(struct vp_graph *graph, struct vp_op *op)
     k_rows = kv ? kv->rows : rows;
     if (kv ? kv->cols != 2 * hidden : q->cols != 3 * hidden)
         return refuse(graph, op, "query, key and value do not match");
-    if (q->spread == VP_SPREAD_PARTIAL || (kv && kv->spread != q->spread))
+    if (!has_own_cols(q) || (kv && kv->spread != q->spread))
         return refuse(graph, op, "query, key and value are not cut alike");
     if (!is_dropout(op->attr.p))
         return refuse(graph, op, "the dropout probability is not in 0 .. 1");
@@ -308,12 +338,14 @@ static enum vp_status same_shape(struct vp_graph *graph, struct vp_op *op)
 {
     const struct vp_value *x = in_value(graph, op, 0);
     enum vp_spread spread;
+    int64_t whole;
 
     if (!is_float(x))
         return refuse(graph, op, "needs a float input");
     spread = x->spread;
+    whole = x->whole_rows;
     op->out = result(graph, op, x->rows, x->cols);
-    return done_as(graph, op, spread);
+    return done_rows(graph, op, spread, whole);
 }
 
 static enum vp_status dropout_shape(struct vp_graph *graph, struct vp_op *op)
@@ -324,6 +356,8 @@ static enum vp_status dropout_shape(struct vp_graph *graph, struct vp_op *op)
         return refuse(graph, op, "the dropout probability is not in 0 .. 1");
     if (in_value(graph, op, 0)->spread == VP_SPREAD_PARTIAL)
         return refuse(graph, op, "its input lacks the sum over the group");
+    if (in_value(graph, op, 0)->spread == VP_SPREAD_GATHERED)
+        return refuse(graph, op, "comes before the rows are gathered");
     return same_shape(graph, op);
 }
 
@@ -335,8 +369,9 @@ static enum vp_status add_shape(struct vp_graph *graph, struct vp_op *op)
     if (!is_float(a) || !is_float(b) || a->rows != b->rows ||
         a->cols != b->cols)
         return refuse(graph, op, "the inputs differ in shape");
-    if (!is_whole(a) || !is_whole(b))
-        return refuse(graph, op, "needs whole rows");
+    if (!has_own_rows(a) || a->spread != b->spread ||
+        a->whole_rows != b->whole_rows)
+        return refuse(graph, op, "needs whole rows, of the same slice");
     return same_shape(graph, op);
 }
 
@@ -344,13 +379,15 @@ static enum vp_status gather_shape(struct vp_graph *graph, struct vp_op *op)
 {
     const struct vp_value *x = in_value(graph, op, 0);
     const struct vp_value *rows = in_value(graph, op, 1);
+    enum vp_spread spread;
 
     if (!is_float(x) || !rows || rows->dtype != VP_DTYPE_I32)
         return refuse(graph, op, "needs a float input and row numbers");
-    if (!is_whole(x))
+    if (!has_own_rows(x))
         return refuse(graph, op, "needs whole rows");
+    spread = is_whole(x) ? VP_SPREAD_WHOLE : VP_SPREAD_PARTIAL;
     op->out = result(graph, op, rows->rows, x->cols);
-    return done(graph);
+    return done_as(graph, op, spread);
 }
 
 /* A cut output layer may have more rows than there are ids. */
@@ -379,6 +416,8 @@ static enum vp_status cross_entropy_shape(struct vp_graph *graph,
         return refuse(graph, op, "weights do not match the logits");
     if (logits->spread == VP_SPREAD_PARTIAL)
         return refuse(graph, op, "its input lacks the sum over the group");
+    if (!has_own_cols(logits))
+        return refuse(graph, op, "needs all rows");
     rows = logits->rows;
     op->attr.n_ids = count_ids(graph, logits);
     op->out = statistic(graph, op, 1, VP_LOSS_COLS);
@@ -392,7 +431,7 @@ static enum vp_status argmax_shape(struct vp_graph *graph, struct vp_op *op)
 
     if (is_trained(graph))
         return refuse(graph, op, "is for a forward only");
-    if (!is_float(x))
+    if (!is_float(x) || !is_whole(x))
         return refuse(graph, op, "needs a float input");
     op->out = typed_result(graph, op, VP_DTYPE_I32, x->rows, 1);
     return done(graph);
@@ -409,6 +448,38 @@ static enum vp_status group_sum_shape(struct vp_graph *graph, struct vp_op *op)
         return refuse(graph, op, "bias does not fit the input");
     op->out = result(graph, op, x->rows, x->cols);
     return done(graph);
+}
+
+/* Slices are of equal length: the last ones may end in padding. */
+static int64_t slice_rows(const struct vp_graph *graph, int64_t rows)
+{
+    return (rows + graph->n_members - 1) / graph->n_members;
+}
+
+static enum vp_status reduce_scatter_shape(struct vp_graph *graph,
+                                           struct vp_op *op)
+{
+    const struct vp_value *x = in_value(graph, op, 0);
+    const struct vp_param *bias = in_param(graph, op, 0);
+    int64_t whole;
+
+    if (!is_float(x) || x->spread != VP_SPREAD_PARTIAL)
+        return refuse(graph, op, "its input is not a part of a sum");
+    if (bias && (!is_row(bias, x->cols) || is_cut(bias)))
+        return refuse(graph, op, "bias does not fit the input");
+    whole = x->rows;
+    op->out = result(graph, op, slice_rows(graph, whole), x->cols);
+    return done_rows(graph, op, VP_SPREAD_ROWS, whole);
+}
+
+static enum vp_status all_gather_shape(struct vp_graph *graph, struct vp_op *op)
+{
+    const struct vp_value *x = in_value(graph, op, 0);
+
+    if (!is_float(x) || x->spread != VP_SPREAD_ROWS)
+        return refuse(graph, op, "its input is not a slice of rows");
+    op->out = result(graph, op, x->whole_rows, x->cols);
+    return done_as(graph, op, VP_SPREAD_GATHERED);
 }
 
 /* ---- Operation counts --------------------------------------------------- */
@@ -451,7 +522,8 @@ bool vp_op_has_dz(const struct vp_op *op)
 bool vp_op_sums_gradient(const struct vp_graph *graph, const struct vp_op *op)
 {
     return op->kind == VP_OP_LINEAR &&
-           graph->params[op->par[0]].shard.axis == VP_SHARD_ROWS;
+           graph->params[op->par[0]].shard.axis == VP_SHARD_ROWS &&
+           is_whole(in_value(graph, op, 0));
 }
 
 bool vp_op_can_recompute_out(const struct vp_op *op)
@@ -561,5 +633,21 @@ const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT] = {
         .shape = same_shape,
         .grad_in = VP_NEED_IN0,
         .has_b = true,
+    },
+    [VP_OP_REDUCE_SCATTER] = {
+        .name = "reduce_scatter",
+        .shape = reduce_scatter_shape,
+        .grad_in = VP_NEED_IN0,
+        .has_b = true,
+        .has_w = true,
+        .runs_alone = true,
+    },
+    [VP_OP_ALL_GATHER] = {
+        .name = "all_gather",
+        .shape = all_gather_shape,
+        .grad_in = VP_NEED_IN0,
+        .has_b = true,
+        .runs_alone = true,
+        .made_again = true,
     },
 };

@@ -29,6 +29,10 @@ struct vp_op_def {
     bool passes_grad;          /* din = dout for every input: no B kernel */
     bool b_overwrites_in0; /* B writes din0 over in0 (nobody else needs it) */
     bool b_recomputes_out; /* see vp_op_can_recompute_out() */
+    bool runs_alone;       /* F and B never run together with other calls */
+    /* Unless the plan says keep_gathered, out is never kept: an F call before each W
+     * that reads it makes it again, and R or B where they need it. */
+    bool made_again;
 };
 
 extern const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT];
@@ -38,7 +42,8 @@ extern const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT];
 bool vp_op_has_dz(const struct vp_op *op);
 
 /* True where B makes a member's part of the gradient of in0, and the gradient is the
- * sum of these over the group: lowering adds group_copy behind B. */
+ * sum of these over the group: lowering adds group_copy behind B. Not of a value that
+ * was gathered, whose own B adds the parts. */
 bool vp_op_sums_gradient(const struct vp_graph *graph, const struct vp_op *op);
 
 /* True where the B kernel can write `out` once more (`again`), from aux0 and

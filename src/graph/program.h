@@ -110,6 +110,9 @@ struct vp_layout {
     struct vp_layout_entry *entries;
     int n_entries;
     int64_t param_bytes, train_bytes, grad_bytes;
+    /* Floats of the parameters with a partial_grad: between lists, WORK has room for
+     * their gradients, where the members of a group add them up. */
+    int64_t n_partial;
 };
 
 struct vp_stage_spec {
@@ -136,7 +139,10 @@ struct vp_stage_spec {
      * unless it is recomputed. NULL: nothing. Not with one_slot. A program has a
      * copy. */
     const uint64_t *swap;
-    bool keep_all;     /* nothing that F computed is made again in B */
+    bool keep_all; /* nothing that F computed is made again in B */
+    /* Rows that were gathered are kept for W, and not gathered again; so they are with
+     * keep_all. */
+    bool keep_gathered;
     bool split_w;      /* W of products runs as a list of its own */
     bool forward_only; /* evaluation: nothing is kept, only F exists */
     /* Only one minibatch is in flight at a time: nothing runs here between its
@@ -164,6 +170,11 @@ struct vp_bundle {
 /* Returns the bytes of scratch that the device needs for one call. */
 typedef size_t (*vp_scratch_fn)(const void *ctx, const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_phase phase);
+
+struct vp_program;
+/* Returns the bytes of host memory through which members of a tensor-parallel group
+ * exchange what the program makes. */
+typedef size_t (*vp_staging_fn)(const struct vp_program *program);
 
 struct vp_program {
     const struct vp_graph *graph; /* borrowed: must outlive the program */

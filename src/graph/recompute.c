@@ -1,5 +1,24 @@
 #include "graph/recompute.h"
 
+#include "graph/opdef.h"
+
+bool vp_recompute_runs(const struct vp_graph *graph, int first_block,
+                       const uint64_t *sets, bool keep_gathered,
+                       const struct vp_op *op)
+{
+    const struct vp_op *parts;
+
+    if (vp_op_defs[op->kind].made_again && !keep_gathered)
+        return true;
+    if (!vp_recompute_has(graph, first_block, sets, op))
+        return false;
+    if (op->kind != VP_OP_REDUCE_SCATTER)
+        return true;
+    parts = &graph->ops[graph->values[op->in[0]].producer];
+    return parts->block >= first_block &&
+           vp_recompute_has(graph, first_block, sets, parts);
+}
+
 bool vp_recompute_any(const uint64_t *sets, int n_blocks)
 {
     for (int b = 0; b < n_blocks; b++)

@@ -20,6 +20,14 @@ static inline bool vp_recompute_has(const struct vp_graph *graph,
     return sets && (sets[op->block - first_block] >> bit & 1);
 }
 
+/* True if the results of `op` are not kept. That is what the sets say, but for
+ * operators of a tensor-parallel group: a reduce_scatter runs again only together with
+ * what makes its parts, since parts are never kept; an all_gather always does, unless
+ * `keep_gathered`. */
+bool vp_recompute_runs(const struct vp_graph *graph, int first_block,
+                       const uint64_t *sets, bool keep_gathered,
+                       const struct vp_op *op);
+
 /* True if a set is not empty. */
 bool vp_recompute_any(const uint64_t *sets, int n_blocks);
 

@@ -143,7 +143,7 @@ static vp_val decoder(const struct bert *b, vp_val x)
         bias = vp_build_output_bias(g, "cls.predictions.decoder.bias",
                                     c->vocab);
     }
-    return vp_linear(g, x, weight, bias, VP_ACT_NONE);
+    return vp_linear(g, vp_all_gather(g, x), weight, bias, VP_ACT_NONE);
 }
 
 /* Five lines: LN, Linear with activation, LN, decoder, bias. If the batch lists

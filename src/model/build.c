@@ -64,6 +64,8 @@ vp_val vp_build_linear(struct vp_graph *graph, vp_val x,
     vp_par bias = VP_NONE;
     vp_val y;
 
+    if (dense->shard == VP_SHARD_ROWS)
+        x = vp_all_gather(graph, x);
     if (dense->bias)
         bias = packed_bias(graph, dense, names, n_names);
     if (dense->shard != VP_SHARD_NONE)
@@ -105,9 +107,10 @@ vp_val vp_build_rows(struct vp_graph *graph, vp_val x,
 {
     if (dims->n_labels == 0)
         return x;
-    return vp_gather(graph, x,
-                     vp_graph_input(graph, VP_ROLE_LABEL_ROWS, "label_rows",
-                                    dims->n_labels));
+    x = vp_gather(graph, x,
+                  vp_graph_input(graph, VP_ROLE_LABEL_ROWS, "label_rows",
+                                 dims->n_labels));
+    return vp_group_sum(graph, x, VP_NONE);
 }
 
 void vp_build_end(struct vp_graph *graph, vp_val logits, vp_val labels,

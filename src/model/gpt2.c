@@ -131,7 +131,7 @@ static void head(const struct gpt2 *m, vp_val x, vp_par word_table)
     else
         weight = vp_build_table(g, "lm_head.weight", c->vocab, c->hidden,
                                 INIT_STD);
-    x = vp_linear(g, x, weight, VP_NONE, VP_ACT_NONE);
+    x = vp_linear(g, vp_all_gather(g, x), weight, VP_NONE, VP_ACT_NONE);
     vp_build_end(g, x, labels, c->label_smoothing);
 }
 

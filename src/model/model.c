@@ -117,6 +117,7 @@ static enum vp_status build(const struct vp_model *model,
     vp_graph_init(&graph, dims->batch);
     graph.dtype = config->dtype;
     graph.n_members = config->n_members > 0 ? config->n_members : 1;
+    graph.sequence_parallel = config->sequence_parallel && graph.n_members > 1;
     graph.outputs = outputs;
     graph.cache = cache;
     if (custom)

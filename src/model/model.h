@@ -30,9 +30,10 @@ struct vp_model_config {
     enum vp_act act;
     int32_t pad; /* padding token id */
     bool tie_embeddings;
-    bool attention_bias; /* translation only; others always have it */
-    enum vp_dtype dtype; /* of weights and activations */
-    int n_members;       /* ranks that share each operator; 0: 1 */
+    bool attention_bias;    /* translation only; others always have it */
+    enum vp_dtype dtype;    /* of weights and activations */
+    int n_members;          /* ranks that share each operator; 0: 1 */
+    bool sequence_parallel; /* these have slices of rows between their sums */
 };
 
 /* The operators of a model that is not in the table. */

@@ -253,7 +253,7 @@ static void head(const struct transformer *t, vp_val x,
     else
         weight = vp_build_table(g, "lm_head.weight", c->vocab, c->hidden,
                                 (float)(1.0 / sqrt((double)c->hidden)));
-    x = vp_linear(g, x, weight, VP_NONE, VP_ACT_NONE);
+    x = vp_linear(g, vp_all_gather(g, x), weight, VP_NONE, VP_ACT_NONE);
     vp_build_end(g, x, labels, c->label_smoothing);
 }
 

@@ -86,23 +86,85 @@ static void move_weight_gradients(const struct vp_schedule *schedule,
     out->b += moved;
 }
 
-/* A sum over the members of a group goes around a ring, as that of replicas does. Ranks
- * of a group are neighbours: the link is that of one host. */
+/* Bytes that go once around a ring of the members of a group. Ranks of a group are
+ * neighbours: the link is that of one host. */
+static double once_seconds(const struct vp_cost_table *table, double n_bytes)
+{
+    const struct vp_profile_link *link = &table->profile->same_host;
+    double n = table->work->graphs[0].n_members;
+
+    return (n - 1.0) / n * n_bytes / link->bytes_per_second + link->seconds;
+}
+
+/* A sum over the members goes around a ring twice, as that of replicas does. */
 static double sum_seconds(const struct vp_cost_table *table, vp_val value)
 {
     const struct vp_graph *graph = &table->work->graphs[0];
-    const struct vp_profile_link *link = &table->profile->same_host;
-    double n = graph->n_members;
 
-    return 2.0 * (n - 1.0) / n * (double)vp_value_bytes(graph, value) /
-               link->bytes_per_second +
-           2.0 * link->seconds;
+    return 2.0 * once_seconds(table, (double)vp_value_bytes(graph, value));
+}
+
+/* Rows are gathered, or their sums scattered, once around the ring. */
+static double slices_seconds(const struct vp_cost_table *table,
+                             const struct vp_op *op)
+{
+    const struct vp_graph *graph = &table->work->graphs[0];
+    const struct vp_value *value = &graph->values[op->out];
+
+    return once_seconds(table, (double)value->whole_rows * (double)value->cols *
+                                   (double)vp_dtype_bytes(value->dtype));
+}
+
+/* True if the results of `op` make a reader run again with R. */
+static bool is_read_again(const struct vp_graph *graph, int first,
+                          const uint64_t *sets, const struct vp_op *op)
+{
+    const struct vp_op *reader = vp_graph_reader(graph, op->out);
+
+    return reader && vp_recompute_has(graph, first, sets, reader);
+}
+
+/* Reduce-scatter and all-gather take the same time, and B has the other one. Rows that
+ * are not kept are gathered again for W, and for R where it runs their reader. `keep`:
+ * they are. */
+static void add_slices(const struct vp_cost_table *table, bool keep, int first,
+                       const uint64_t *sets, const struct vp_op *op,
+                       struct vp_stage_costs *out, double *r)
+{
+    const struct vp_graph *graph = &table->work->graphs[0];
+    double seconds = slices_seconds(table, op);
+    bool gathers = op->kind == VP_OP_ALL_GATHER;
+
+    out->f += seconds;
+    out->b += seconds;
+    if (gathers && !keep)
+        out->w += seconds;
+    if (gathers && !keep ? is_read_again(graph, first, sets, op)
+                         : vp_recompute_runs(graph, first, sets, keep, op))
+        *r += seconds;
+}
+
+/* What members have parts of is added up once for each update. */
+static double grads_seconds(const struct vp_cost_table *table, int first, int n)
+{
+    const struct vp_graph *graph = &table->work->graphs[0];
+    double n_bytes = 0.0;
+
+    for (vp_par par = 0; par < graph->n_params; par++) {
+        const struct vp_param *param = &graph->params[par];
+
+        if (param->partial_grad && param->block >= first &&
+            param->block < first + n)
+            n_bytes += (double)(param->rows * param->cols) * sizeof(float);
+    }
+    return n_bytes > 0.0 ? 2.0 * once_seconds(table, n_bytes) : 0.0;
 }
 
 /* Profiles are of one rank: sums over groups come on top. `sets` as those of
- * compute_costs(); `r`: seconds of what is recomputed. */
-static void add_sums(const struct vp_cost_table *table, int first, int n,
-                     const uint64_t *sets, struct vp_stage_costs *out,
+ * compute_costs(), `keep` as that of add_slices(); `r`: seconds of what is
+ * recomputed. */
+static void add_sums(const struct vp_cost_table *table, bool keep, int first,
+                     int n, const uint64_t *sets, struct vp_stage_costs *out,
                      double *r)
 {
     const struct vp_graph *graph = &table->work->graphs[0];
@@ -114,12 +176,15 @@ static void add_sums(const struct vp_cost_table *table, int first, int n,
 
         if (vp_op_sums_gradient(graph, op))
             out->b += sum_seconds(table, op->in[0]);
+        if (op->kind == VP_OP_REDUCE_SCATTER || op->kind == VP_OP_ALL_GATHER)
+            add_slices(table, keep, first, sets, op, out, r);
         if (op->kind != VP_OP_GROUP_SUM)
             continue;
         out->f += sum_seconds(table, op->out);
         if (sets && vp_recompute_has(graph, first, sets, op))
             *r += sum_seconds(table, op->out);
     }
+    out->update += grads_seconds(table, first, n);
 }
 
 static struct vp_stage_costs compute_costs(const struct vp_cost_table *table,
@@ -142,7 +207,8 @@ static struct vp_stage_costs compute_costs(const struct vp_cost_table *table,
         if (sets)
             r += vp_cost_recompute(table, b, sets[b - first]);
     }
-    add_sums(table, first, n, sets, &out, &r);
+    add_sums(table, plan->keep_all || plan->keep_gathered, first, n, sets, &out,
+             &r);
     if (schedule->stages[s].recompute)
         out.r = r;
     else if (plan->recompute_in_b)

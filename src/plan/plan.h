@@ -84,6 +84,11 @@ struct vp_plan {
     /* Ranks that share each operator; 0: 1. Group g is the ranks g * tensor_parallel
      * and those that follow, and counts as one rank of the schedule. */
     int tensor_parallel;
+    /* The ranks of a group have slices of the rows between their sums. They keep the
+     * rows that they gather in place of gathering them again for W if keep_gathered,
+     * or keep_all. */
+    bool sequence_parallel;
+    bool keep_gathered;
     const int *ranks;   /* per group: the user's number; NULL: 0, 1, ... */
     const int *devices; /* per rank, which is pinned there; NULL: any */
 

@@ -188,6 +188,13 @@ static void check_members(struct check *c)
                "tensor_parallel is %d, but the model is cut for groups of %d; "
                "set mp_size to %d",
                n, c->graph->n_members, n);
+    else if (c->plan->sequence_parallel != c->graph->sequence_parallel)
+        REFUSE(c, "sequence_parallel",
+               "sequence_parallel is %s, but the model is built %s slices of "
+               "rows; set sequence_parallel: %s",
+               c->plan->sequence_parallel ? "true" : "false",
+               c->graph->sequence_parallel ? "with" : "without",
+               c->graph->sequence_parallel ? "true" : "false");
 }
 
 /* ---- Ranks -------------------------------------------------------------- */

@@ -491,6 +491,8 @@ static const struct field fields[] = {
     { "devices", "[0, 1, 2, 3]", read_ints, AT(devices), 0, MAX_RANKS - 1,
       LIST(devices) },
     { "tensor_parallel", "1", read_int, AT(tensor_parallel), 1, MAX_RANKS },
+    { "sequence_parallel", "true", read_bool, AT(sequence_parallel) },
+    { "keep_gathered", "true", read_bool, AT(keep_gathered) },
     { "edges", "[\"local\", \"host\"]", read_edges, AT(edges), LIST(edges) },
     { "replica_edges", "[\"local\", \"host\"]", read_edges, AT(replica_edges),
       LIST(replica_edges) },

@@ -27,6 +27,8 @@
  *   ranks               per group
  *   devices             per rank: tensor_parallel entries for each group
  *   tensor_parallel     ranks of a group, which share each operator
+ *   sequence_parallel   true: these have slices of the rows between their sums
+ *   keep_gathered       true: rows that they gather are kept for W
  *   edges               "local", "host" or "device", from each stage to the next
  *   replica_edges       likewise, among the replicas of each stage
  *   tie_edge            likewise, among ranks that share tied weights

@@ -204,6 +204,10 @@ static void print_ranks(struct vp_strbuf *b, const struct vp_plan *plan)
     print_ints(b, "devices", plan->devices, vp_plan_n_ranks(plan));
     print_int(b, "tensor_parallel",
               plan->tensor_parallel > 0 ? plan->tensor_parallel : 1);
+    if (plan->sequence_parallel)
+        print_bool(b, "sequence_parallel", true);
+    if (plan->keep_gathered)
+        print_bool(b, "keep_gathered", true);
     print_edges(b, "edges", plan->edges, vp_plan_n_stages(plan) - 1);
     print_edges(b, "replica_edges", plan->replica_edges,
                 vp_plan_n_stages(plan));

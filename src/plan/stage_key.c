@@ -140,7 +140,8 @@ static void add_param(struct vp_stage_key *key, const struct vp_graph *graph,
 
     add_int(key, param->rows);
     add_int(key, param->cols);
-    add_int(key, param->constant * 2 + param->has_copies);
+    add_int(key,
+            param->partial_grad * 4 + param->constant * 2 + param->has_copies);
     add_int(key, param->n_parts);
     add_int(key, param->tied_to == VP_NONE ? 0 : par - param->tied_to);
 }
@@ -294,9 +295,10 @@ static void add_choices(struct vp_stage_key *key,
         add(key, spec->swap[b]);
     for (int b = 0; b < spec->n_blocks && spec->bases; b++)
         add_int(key, spec->bases[b]);
-    add_int(key, spec->forward_only * 64 + (spec->swap != NULL) * 32 +
-                     spec->w_recomputed * 16 + spec->recompute_in_b * 8 +
-                     spec->keep_all * 4 + spec->split_w * 2 + spec->one_slot);
+    add_int(key, spec->keep_gathered * 128 + spec->forward_only * 64 +
+                     (spec->swap != NULL) * 32 + spec->w_recomputed * 16 +
+                     spec->recompute_in_b * 8 + spec->keep_all * 4 +
+                     spec->split_w * 2 + spec->one_slot);
     add_int(key, spec->bundle_bytes);
     add_int(key, spec->w_linger);
     add_int(key, spec->grad_linger);

@@ -82,7 +82,7 @@ struct drop {
     const struct vp_simd *simd;
     struct vp_dropout dropout;
     int64_t q_len, cols;
-    int64_t first_col; /* of this member's slice, in the whole */
+    int64_t first_row, first_col; /* of this member's slice, in the whole */
     void *dst;
     const void *x;
     bool add;
@@ -104,14 +104,15 @@ static void keep_cols(const struct drop *d, vp_bits16 *keep, uint64_t sample,
 static void drop_row(const struct drop *d, int64_t row)
 {
     int64_t step = 16 * KEEP_WORDS;
-    uint64_t sample = d->dropout.first_sample + (uint64_t)(row / d->q_len);
+    int64_t at_row = d->first_row + row;
+    uint64_t sample = d->dropout.first_sample + (uint64_t)(at_row / d->q_len);
     vp_bits16 keep[KEEP_WORDS + 1];
 
     for (int64_t col = 0; col < d->cols; col += step) {
         int64_t n = d->cols - col < step ? d->cols - col : step;
         int64_t at = row * d->cols + col;
 
-        keep_cols(d, keep, sample, (uint32_t)(row % d->q_len),
+        keep_cols(d, keep, sample, (uint32_t)(at_row % d->q_len),
                   d->first_col + col, n);
         d->simd->drop(vp_elem(d->simd, d->dst, at),
                       vp_elem_of(d->simd, d->x, at), keep, d->dropout.scale,
@@ -126,6 +127,7 @@ static void drop(const struct vp_kargs *args, void *dst, bool add,
     struct drop d = { .simd = vp_simd(args->graph->dtype),
                       .q_len = args->op->attr.q_len,
                       .cols = cols_of(args),
+                      .first_row = vp_arg_first_row(args, args->op->out),
                       .first_col = vp_arg_first_col(args, args->op->out),
                       .dst = dst,
                       .x = x,

@@ -217,8 +217,30 @@ size_t vp_cpu_embed_scratch(const struct vp_graph *graph,
 struct gather {
     const struct vp_kargs *args;
     int64_t in_rows, cols;
+    int64_t first, n_own; /* rows that this member has */
     struct vp_chunks chunks;
 };
+
+static struct gather gather_of(const struct vp_kargs *args)
+{
+    const struct vp_value *in = vp_arg_value(args, args->op->in[0]);
+    int64_t rows = vp_arg_value(args, args->op->out)->rows;
+
+    return (struct gather){ .args = args,
+                            .in_rows = in->whole_rows,
+                            .cols = in->cols,
+                            .first = vp_arg_first_row(args, args->op->in[0]),
+                            .n_own = vp_arg_n_rows(args, args->op->in[0]),
+                            .chunks = vp_chunks_rows(rows, in->cols) };
+}
+
+/* The row of this member's slice that is row `pick` of the whole; -1: none is. */
+static int32_t own_row(const struct gather *g, int32_t pick)
+{
+    int64_t row = pick - g->first;
+
+    return pick >= 0 && row >= 0 && row < g->n_own ? (int32_t)row : -1;
+}
 
 static void gather_task(void *ctx, int task, int thread)
 {
@@ -230,27 +252,45 @@ static void gather_task(void *ctx, int task, int thread)
     (void)thread;
     for (int64_t i = r.begin; i < r.end; i++) {
         char *out = (char *)g->args->out + (size_t)i * n_bytes;
+        int32_t row = own_row(g, pick[i]);
 
         VP_BUG_ON(pick[i] >= g->in_rows);
-        if (pick[i] < 0)
+        if (row < 0)
             memset(out, 0, n_bytes);
         else
-            memcpy(out,
-                   (const char *)g->args->in[0] + (size_t)pick[i] * n_bytes,
+            memcpy(out, (const char *)g->args->in[0] + (size_t)row * n_bytes,
                    n_bytes);
     }
 }
 
 void vp_cpu_gather_f(const struct vp_kargs *args)
 {
-    const struct vp_value *in = vp_arg_value(args, args->op->in[0]);
-    int64_t rows = vp_arg_value(args, args->op->out)->rows;
-    struct gather g = { .args = args,
-                        .in_rows = in->rows,
-                        .cols = in->cols,
-                        .chunks = vp_chunks_rows(rows, in->cols) };
+    struct gather g = gather_of(args);
 
     vp_pool_run(args->pool, g.chunks.n, gather_task, &g);
+}
+
+static bool is_sliced(const struct vp_graph *graph, const struct vp_op *op)
+{
+    return graph->values[op->in[0]].spread == VP_SPREAD_ROWS;
+}
+
+/* The numbers of a slice's rows stand behind the rest of the scratch. */
+static const int32_t *own_rows(const struct vp_kargs *args)
+{
+    const struct gather g = gather_of(args);
+    int64_t n = g.chunks.total;
+    size_t rest = vp_scatter_bytes(vp_arg_value(args, args->op->in[0])->rows,
+                                   n);
+    const int32_t *pick = args->in[1];
+    int32_t *rows = (int32_t *)((char *)args->scratch +
+                                vp_align_up(rest, sizeof(*rows)));
+
+    if (!is_sliced(args->graph, args->op))
+        return pick;
+    for (int64_t i = 0; i < n; i++)
+        rows[i] = own_row(&g, pick[i]);
+    return rows;
 }
 
 void vp_cpu_gather_b(const struct vp_kargs *args)
@@ -263,7 +303,7 @@ void vp_cpu_gather_b(const struct vp_kargs *args)
         .cols = in->cols,
         .src_dtype = args->graph->dtype,
         .src = args->dout,
-        .index = args->in[1],
+        .index = own_rows(args),
         .n = vp_arg_value(args, args->op->out)->rows,
         .scale = 1.0f,
         .add = args->din_add[0],
@@ -277,8 +317,12 @@ void vp_cpu_gather_b(const struct vp_kargs *args)
 size_t vp_cpu_gather_scratch(const struct vp_graph *graph,
                              const struct vp_op *op, enum vp_phase phase)
 {
+    int64_t n = graph->values[op->out].rows;
+    size_t n_bytes = vp_scatter_bytes(graph->values[op->in[0]].rows, n);
+
     if (phase != VP_PHASE_B)
         return 0;
-    return vp_scatter_bytes(graph->values[op->in[0]].rows,
-                            graph->values[op->out].rows);
+    if (!is_sliced(graph, op))
+        return n_bytes;
+    return vp_align_up(n_bytes, sizeof(int32_t)) + (size_t)n * sizeof(int32_t);
 }

@@ -2,6 +2,7 @@
 #include "backend/cpu/fast.h"
 #include "backend/cpu/cross_entropy.h"
 #include "backend/cpu/group_sum.h"
+#include "backend/cpu/row_slices.h"
 #include "backend/cpu/rows.h"
 
 /* Kernels of rows as calls of their own. */
@@ -51,6 +52,9 @@ static size_t scratch_bytes(const struct vp_graph *graph,
     case VP_OP_GROUP_SUM:
     case VP_OP_GROUP_COPY:
         return vp_cpu_group_sum_scratch(graph, op, phase);
+    case VP_OP_REDUCE_SCATTER:
+    case VP_OP_ALL_GATHER:
+        return vp_cpu_row_slices_scratch(graph, op, phase);
     default:
         return 0;
     }
@@ -77,6 +81,9 @@ const struct vp_cpu_kernels vp_cpu_fast = {
         [VP_OP_GROUP_SUM] = { [VP_PHASE_F] = vp_cpu_group_sum_f,
                               [VP_PHASE_W] = rows_w },
         [VP_OP_GROUP_COPY] = { rows_f, vp_cpu_group_copy_b },
+        [VP_OP_REDUCE_SCATTER] = { vp_cpu_reduce_scatter_f,
+                                   vp_cpu_reduce_scatter_b, rows_w },
+        [VP_OP_ALL_GATHER] = { vp_cpu_all_gather_f, vp_cpu_all_gather_b },
     },
     .rows = {
         [VP_OP_LAYERNORM] = { { vp_cpu_layernorm_f, NULL },
@@ -90,6 +97,8 @@ const struct vp_cpu_kernels vp_cpu_fast = {
         [VP_OP_GROUP_SUM] = { [VP_PHASE_W] = { vp_cpu_group_sum_w,
                                                vp_cpu_group_sum_w_end } },
         [VP_OP_GROUP_COPY] = { { vp_cpu_copy_f, NULL } },
+        [VP_OP_REDUCE_SCATTER] = { [VP_PHASE_W] = { vp_cpu_group_sum_w,
+                                                    vp_cpu_group_sum_w_end } },
     },
     .scratch_bytes = scratch_bytes,
 };

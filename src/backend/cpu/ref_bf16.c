@@ -157,6 +157,8 @@ const struct vp_cpu_kernels vp_cpu_ref_bf16 = {
         [VP_OP_GROUP_SUM] = { [VP_PHASE_F] = forward,
                               [VP_PHASE_W] = weights },
         [VP_OP_GROUP_COPY] = { forward, backward },
+        [VP_OP_REDUCE_SCATTER] = { forward, backward, weights },
+        [VP_OP_ALL_GATHER] = { forward, backward },
     },
     .scratch_bytes = scratch_bytes,
 };

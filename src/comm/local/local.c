@@ -493,7 +493,9 @@ static enum vp_status end_gather(struct vp_group *base, int member,
         return vp_counter_wait(&group->taken, share->n_taken, limit, stop);
     take_all(group, mine, k);
     vp_counter_add(&group->taken);
-    return VP_OK;
+    return mine->taken
+               ? vp_counter_wait(&group->taken, share->n_taken, limit, stop)
+               : VP_OK;
 }
 
 /* ---- World -------------------------------------------------------------- */

@@ -1,8 +1,9 @@
 /* Sums and exchanges over the members of a tensor-parallel group.
  *
  * A sum has one order, that of the members, and the same bits on every transport. A
- * group of a transport adds arrays of one length: there is one for each length that
- * the operators of the models have, made before the first step. */
+ * group of a transport adds arrays of one length, and gives each member the same slice
+ * every time: there is one for each length that the operators of the models have, made
+ * before the first step. */
 #include "runtime/rank/members.h"
 
 #include "graph/opdef.h"
@@ -11,15 +12,18 @@
 #include "runtime/stage/stage_state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- What programs call ------------------------------------------------- */
 
-static struct vp_group *find_sum(const struct vp_rank *rank, int64_t n)
+static struct vp_group *find_sum(const struct vp_rank *rank, int64_t n,
+                                 int64_t slice)
 {
     const struct vp_pipeline *pipeline = rank->pipeline;
 
     for (int i = 0; i < pipeline->n_sum_lengths; i++)
-        if (pipeline->sum_lengths[i] == n)
+        if (pipeline->sum_lengths[i].n == n &&
+            pipeline->sum_lengths[i].slice == slice)
             return pipeline->teams[rank->group].sums[i];
     vp_bug(__FILE__, __LINE__, "a sum of a length that no operator has");
 }
@@ -47,9 +51,9 @@ static void end_wait(struct vp_rank *rank, int peer, enum vp_status st)
     atomic_store(&rank->waits_in, 0);
 }
 
-static void add(void *ctx, const struct vp_op *op, float *data, int64_t n)
+static void add_in(struct vp_rank *rank, struct vp_group *group,
+                   const struct vp_op *op, float *data, int64_t n)
 {
-    struct vp_rank *rank = ctx;
     int peer;
 
     if (rank->team_status != VP_OK)
@@ -57,8 +61,49 @@ static void add(void *ctx, const struct vp_op *op, float *data, int64_t n)
     rank->sum_term = (struct vp_term){ data, rank->member, false };
     peer = begin_wait(rank, op);
     end_wait(rank, peer,
-             vp_group_add(find_sum(rank, n), rank->member, &rank->sum_term, 1,
-                          n, limit_of(rank)));
+             vp_group_add(group, rank->member, &rank->sum_term, 1, n,
+                          limit_of(rank)));
+}
+
+static void add(void *ctx, const struct vp_op *op, float *data, int64_t n)
+{
+    add_in(ctx, find_sum(ctx, n, 0), op, data, n);
+}
+
+static void reduce_scatter(void *ctx, const struct vp_op *op, float *data,
+                           int64_t n, int64_t slice)
+{
+    add_in(ctx, find_sum(ctx, n, slice), op, data, n);
+}
+
+/* Where slice number `member` of an array of n ends. */
+static int64_t end_of_slice(int member, int64_t n, int64_t slice)
+{
+    int64_t end = (member + 1) * slice;
+
+    return end < n ? end : n;
+}
+
+static void all_gather(void *ctx, const struct vp_op *op, const void *mine,
+                       void *all, int64_t n, int64_t slice)
+{
+    struct vp_rank *rank = ctx;
+    struct vp_group *group = rank->pipeline->teams[rank->group].exchange;
+    struct vp_gather gather = { .mine = mine,
+                                .all = all,
+                                .ends = rank->slice_ends,
+                                .receiver = -1,
+                                .taken = true };
+    int peer;
+
+    if (rank->team_status != VP_OK)
+        return;
+    for (int t = 0; t < rank->pipeline->n_members; t++)
+        rank->slice_ends[t] = end_of_slice(t, n, slice);
+    peer = begin_wait(rank, op);
+    vp_group_gather(group, rank->member, &gather);
+    end_wait(rank, peer,
+             vp_group_end_gather(group, rank->member, limit_of(rank)));
 }
 
 static void exchange(void *ctx, const struct vp_op *op, const void *mine,
@@ -74,6 +119,21 @@ static void exchange(void *ctx, const struct vp_op *op, const void *mine,
              vp_group_exchange(rank->pipeline->teams[rank->group].exchange,
                                rank->member, mine, n_bytes, all,
                                limit_of(rank)));
+}
+
+/* Between devices that reach each other. Ranks that wait do so for their device. */
+static enum vp_status gather(void *ctx, const struct vp_op *op,
+                             const void *mine, size_t n_bytes, void *all,
+                             void *stream)
+{
+    struct vp_rank *rank = ctx;
+
+    (void)op;
+    if (rank->team_status == VP_OK)
+        rank->team_status = vp_group_gather_direct(
+            rank->pipeline->teams[rank->group].gather, mine, n_bytes, all,
+            stream);
+    return rank->team_status;
 }
 
 static enum vp_status status(void *ctx)
@@ -102,17 +162,61 @@ enum vp_status vp_members_add(struct vp_rank *rank, double *blocks, int n)
     return VP_OK;
 }
 
+/* ---- Gradients ---------------------------------------------------------- */
+
+/* Copies the gradients that this member has a part of to `packed`, or back. */
+static void pack(const struct vp_stage *stage, float *packed, bool back)
+{
+    const struct vp_program *program = &stage->plan.train[0];
+
+    for (int i = 0; i < program->layout.n_entries; i++) {
+        vp_par par = program->layout.entries[i].par;
+        const struct vp_param *param = &program->graph->params[par];
+        size_t n = (size_t)(param->rows * param->cols);
+
+        if (!param->partial_grad)
+            continue;
+        memcpy(back ? vp_stage_grad(stage, i) : packed,
+               back ? packed : vp_stage_grad(stage, i), n * sizeof(*packed));
+        packed += n;
+    }
+}
+
+enum vp_status vp_members_add_grads(struct vp_rank *rank)
+{
+    struct vp_group **groups = rank->members.n > 1
+                                   ? rank->pipeline->teams[rank->group].grads
+                                   : NULL;
+
+    for (int s = 0; groups && s < rank->n_stages; s++) {
+        const struct vp_stage *stage = &rank->stages[s].stage;
+        int64_t n = stage->plan.train[0].layout.n_partial;
+
+        if (n == 0)
+            continue;
+        pack(stage, stage->work, false);
+        add_in(rank, groups[s], NULL, stage->work, n);
+        VP_TRY(rank->team_status);
+        pack(stage, stage->work, true);
+    }
+    return VP_OK;
+}
+
 /* ---- Links -------------------------------------------------------------- */
 
+/* Of a value, whole or as the slice that a member gets. */
 static void note_length(struct vp_pipeline *pipeline,
                         const struct vp_value *value)
 {
-    int64_t n = value->rows * value->cols;
+    struct vp_sum_length length = { .n = value->whole_rows * value->cols };
 
+    if (value->spread == VP_SPREAD_ROWS)
+        length.slice = value->rows * value->cols;
     for (int i = 0; i < pipeline->n_sum_lengths; i++)
-        if (pipeline->sum_lengths[i] == n)
+        if (pipeline->sum_lengths[i].n == length.n &&
+            pipeline->sum_lengths[i].slice == length.slice)
             return;
-    pipeline->sum_lengths[pipeline->n_sum_lengths++] = n;
+    pipeline->sum_lengths[pipeline->n_sum_lengths++] = length;
 }
 
 /* Of all sums in programs, of forward and of backward. */
@@ -132,9 +236,9 @@ static enum vp_status find_lengths(struct vp_pipeline *pipeline)
         for (int i = 0; i < graph->n_ops; i++) {
             const struct vp_op *op = &graph->ops[i];
 
-            if (op->kind == VP_OP_GROUP_SUM)
+            if (op->kind == VP_OP_GROUP_SUM || op->kind == VP_OP_REDUCE_SCATTER)
                 note_length(pipeline, &graph->values[op->out]);
-            if (vp_op_sums_gradient(graph, op))
+            if (op->kind == VP_OP_ALL_GATHER || vp_op_sums_gradient(graph, op))
                 note_length(pipeline, &graph->values[op->in[0]]);
         }
     }
@@ -142,12 +246,15 @@ static enum vp_status find_lengths(struct vp_pipeline *pipeline)
 }
 
 /* The most bytes that a member gives at once: four numbers of each row of logits,
- * sums of blocks, a piece of a tensor that is saved. */
+ * sums of blocks, a piece of a tensor that is saved; of a device with memory of its
+ * own, also a piece of a value. */
 static size_t exchange_bytes(const struct vp_train_config *config)
 {
     enum { ROW_BYTES = 64 };
     size_t most = VP_SAVE_PIECE * sizeof(float), n;
 
+    if (!config->backend->device->host_memory && most < VP_EXCHANGE_BYTES)
+        most = VP_EXCHANGE_BYTES;
     for (int g = 0; g < config->n_graphs; g++) {
         const struct vp_graph *graph = &config->graphs[g];
 
@@ -159,7 +266,72 @@ static size_t exchange_bytes(const struct vp_train_config *config)
     return most;
 }
 
-static enum vp_status connect_team(struct vp_pipeline *pipeline, int group)
+/* Each member gets its slice of the sum. */
+static enum vp_status set_slices(struct vp_group *group,
+                                 const struct vp_sum_length *length,
+                                 int n_members)
+{
+    struct vp_sum_part *parts = calloc((size_t)n_members, sizeof(*parts));
+    enum vp_status st = VP_ERR_NOMEM;
+    int n = 0;
+
+    for (int t = 0; parts && t < n_members; t++) {
+        int64_t end = end_of_slice(t, length->n, length->slice);
+
+        if (n == 0 || end > parts[n - 1].end)
+            parts[n++] = (struct vp_sum_part){ end, t };
+    }
+    if (parts)
+        st = vp_group_set_parts(group, parts, n);
+    free(parts);
+    return st;
+}
+
+static enum vp_status connect_sums(struct vp_pipeline *pipeline,
+                                   struct vp_member_links *team,
+                                   const int *ranks)
+{
+    for (int i = 0; i < pipeline->n_sum_lengths; i++) {
+        const struct vp_sum_length *length = &pipeline->sum_lengths[i];
+
+        VP_TRY(vp_group_create(pipeline->world, ranks, pipeline->n_members, 0,
+                               &team->sums[i]));
+        if (length->slice > 0 && team->sums[i])
+            VP_TRY(set_slices(team->sums[i], length, pipeline->n_members));
+    }
+    return VP_OK;
+}
+
+/* One for each stage of the group's ranks. */
+static enum vp_status connect_grads(struct vp_pipeline *pipeline,
+                                    struct vp_member_links *team,
+                                    const int *ranks, int n_stages)
+{
+    if (!pipeline->config->graphs[0].sequence_parallel)
+        return VP_OK;
+    team->grads = calloc((size_t)n_stages + 1, sizeof(struct vp_group *));
+    if (!team->grads)
+        return VP_ERR_NOMEM;
+    for (int s = 0; s < n_stages; s++)
+        VP_TRY(vp_group_create(pipeline->world, ranks, pipeline->n_members, 0,
+                               &team->grads[s]));
+    return VP_OK;
+}
+
+/* All devices of the group reach each other. */
+static bool are_direct(const struct vp_pipeline *pipeline, int group)
+{
+    int n = pipeline->n_members, first = group * n;
+
+    for (int a = first; pipeline->config->world && a < first + n; a++)
+        for (int b = first; b < a; b++)
+            if (!vp_world_is_direct(pipeline->config->world, a, b))
+                return false;
+    return pipeline->config->world != NULL;
+}
+
+static enum vp_status connect_team(struct vp_pipeline *pipeline, int group,
+                                   int n_stages)
 {
     struct vp_member_links *team = &pipeline->teams[group];
     int n = pipeline->n_members;
@@ -173,8 +345,12 @@ static enum vp_status connect_team(struct vp_pipeline *pipeline, int group)
     if (ranks && team->sums)
         st = vp_group_create(pipeline->world, ranks, n,
                              exchange_bytes(pipeline->config), &team->exchange);
-    for (int i = 0; i < pipeline->n_sum_lengths && st == VP_OK; i++)
-        st = vp_group_create(pipeline->world, ranks, n, 0, &team->sums[i]);
+    if (st == VP_OK)
+        st = connect_sums(pipeline, team, ranks);
+    if (st == VP_OK)
+        st = connect_grads(pipeline, team, ranks, n_stages);
+    if (st == VP_OK && are_direct(pipeline, group))
+        st = vp_direct_gather_create(pipeline->world, ranks, n, &team->gather);
     free(ranks);
     return st;
 }
@@ -199,18 +375,29 @@ enum vp_status vp_members_connect(struct vp_pipeline *pipeline,
     if (!pipeline->teams)
         return VP_ERR_NOMEM;
     for (int g = 0; g < n_groups; g++)
-        VP_TRY(connect_team(pipeline, g));
+        VP_TRY(
+            connect_team(pipeline, g, ranks[g * pipeline->n_members].n_stages));
     for (int r = 0; r < pipeline->n_ranks; r++) {
         struct vp_rank *rank = &ranks[r];
 
         if (!rank->is_here)
             continue;
-        rank->members = (struct vp_members){ .n = pipeline->n_members,
-                                             .me = rank->member,
-                                             .ctx = rank,
-                                             .sum = add,
-                                             .exchange = exchange,
-                                             .status = status };
+        rank->slice_ends = calloc((size_t)pipeline->n_members,
+                                  sizeof(*rank->slice_ends));
+        if (!rank->slice_ends)
+            return VP_ERR_NOMEM;
+        rank->members = (struct vp_members){
+            .n = pipeline->n_members,
+            .me = rank->member,
+            .ctx = rank,
+            .sum = add,
+            .exchange = exchange,
+            .status = status,
+            .reduce_scatter = reduce_scatter,
+            .all_gather = all_gather,
+            .gather = pipeline->teams[rank->group].gather ? gather : NULL,
+            .timeout_ms = pipeline->config->timeout_ms
+        };
         for (int i = 0; i < rank->n_stages; i++) {
             rank->stages[i].stage.members = &rank->members;
             rank->stages[i].stage.members_apart = are_apart(pipeline,
@@ -225,8 +412,10 @@ void vp_members_release(struct vp_pipeline *pipeline)
     int n = pipeline->n_members > 0 ? pipeline->n_ranks / pipeline->n_members
                                     : 0;
 
-    for (int g = 0; pipeline->teams && g < n; g++)
+    for (int g = 0; pipeline->teams && g < n; g++) {
         free(pipeline->teams[g].sums);
+        free(pipeline->teams[g].grads);
+    }
     free(pipeline->teams);
     free(pipeline->sum_lengths);
 }

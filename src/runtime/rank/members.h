@@ -14,4 +14,9 @@ void vp_members_release(struct vp_pipeline *pipeline);
 /* Adds up what the members know of each block: all get the sums, in member order. */
 enum vp_status vp_members_add(struct vp_rank *rank, double *blocks, int n);
 
+/* Adds up the gradients that members have parts of, in member order: those of what all
+ * have and use on slices of rows. All members then have the sums. After the gradients
+ * of all minibatches were added, and those of replicas. */
+enum vp_status vp_members_add_grads(struct vp_rank *rank);
+
 #endif

@@ -43,8 +43,19 @@ struct vp_tie {
 
 /* The links of a tensor-parallel group. */
 struct vp_member_links {
-    struct vp_group *exchange;
-    struct vp_group **sums; /* per length of the pipeline's sum_lengths */
+    struct vp_group *exchange; /* and gathers */
+    struct vp_group **sums;    /* per entry of the pipeline's sum_lengths */
+    /* Per stage of a rank: sums of gradients that members have parts of. NULL: they
+     * have none. */
+    struct vp_group **grads;
+    struct vp_group *gather; /* from device to device; NULL: they do not reach
+                                each other, or this process has no member */
+};
+
+/* Sums of programs: all members get n floats, or with a slice each its own. */
+struct vp_sum_length {
+    int64_t n;
+    int64_t slice; /* 0: none */
 };
 
 /* Results of minibatches and notes on updates go to the reports through rings.
@@ -81,7 +92,7 @@ struct vp_pipeline {
      * r / n_members, and a group walks one list of the schedule. */
     int n_members;
     struct vp_member_links *teams; /* per group; NULL: of one member each */
-    int64_t *sum_lengths;          /* floats that sums of programs have */
+    struct vp_sum_length *sum_lengths;
     int n_sum_lengths;
     struct vp_counter *n_done;        /* jobs, per rank */
     struct vp_stage_links *links;     /* per stage */
@@ -188,6 +199,7 @@ struct vp_rank {
     struct vp_members members; /* for programs; n is 0 or 1: it is alone */
     enum vp_status team_status;
     struct vp_term sum_term;   /* others read it, also when this rank gave up */
+    int64_t *slice_ends;       /* per member, of the gather being made */
     atomic_uintptr_t waits_in; /* see vp_rank_waits_in() */
     bool is_here; /* it lives in this process; else only its plan does */
     struct vp_backend_config backend_config; /* how it was opened */

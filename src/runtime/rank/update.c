@@ -76,6 +76,8 @@ static enum vp_status add_tie(struct vp_rank *rank, const struct vp_tie *tie)
     int n = list_uses(rank, tie, terms);
     enum vp_status st;
 
+    if (tie->own && !vp_device_has_host_memory(rank->device))
+        return vp_stage_add_uses(&rank->stages[0].stage, terms, n, tie->n);
     VP_TRY(wait_for_uses(rank, tie));
     VP_TRY(copy_uses(rank, tie, terms, n, false));
     vp_watch_begin_wait(rank);
@@ -167,6 +169,7 @@ static enum vp_status sum_grads(struct vp_rank *rank, struct vp_stage *stage)
  * that they are of is `mb`. */
 static enum vp_status square_stages(struct vp_rank *rank, int64_t mb)
 {
+    VP_TRY(vp_members_add_grads(rank));
     VP_TRY(add_ties(rank));
     for (int s = 0; s < rank->n_stages; s++)
         VP_TRY(sum_grads(rank, &rank->stages[s].stage));

@@ -315,6 +315,10 @@ static enum vp_status allocate(struct vp_stage *stage)
     VP_TRY(vp_stage_swap_allocate(stage));
     VP_TRY(each_event(stage, create_event));
     VP_TRY(allocate_outputs(stage));
+    if (stage->plan.sizes.staging_bytes > 0)
+        VP_TRY(vp_device_host_alloc(stage->device,
+                                    (size_t)stage->plan.sizes.staging_bytes,
+                                    &stage->staging));
     VP_TRY(allocate_sums(stage, &stage->sums));
     VP_TRY(allocate_sums(stage, &stage->next_sums));
     return vp_stage_init_weights(stage);
@@ -354,6 +358,7 @@ void vp_stage_release(struct vp_stage *stage)
         vp_device_host_free(stage->device, stage->logits);
         vp_device_host_free(stage->device, stage->sums);
         vp_device_host_free(stage->device, stage->next_sums);
+        vp_device_host_free(stage->device, stage->staging);
     }
     for (int i = 0; stage->buckets && i < stage->plan.n_buckets; i++) {
         for (int kind = 0; kind < VP_SLOT_KINDS; kind++)

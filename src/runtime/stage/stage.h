@@ -65,6 +65,7 @@ struct vp_stage {
     struct vp_world *world;           /* to be aborted; borrowed */
     const struct vp_members *members; /* of its group; NULL: it is alone */
     bool members_apart;               /* they are other processes */
+    void *staging; /* of what they exchange; NULL: none is needed */
     struct vp_stream *stream;
     struct vp_stage_plan plan;
     struct vp_stage_bucket *buckets; /* per bucket of the plan */
@@ -178,10 +179,12 @@ const void *vp_stage_logits(const struct vp_stage *stage,
 /* A vp_adder_fn for the memory of a stage's device; `ctx` is the stage. */
 void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
                         int n_terms, int64_t begin, int64_t end);
-/* The same where all terms are gradients of this one stage, which share the
- * first one's weights: that one alone gets the sum, and nothing waits for it. */
-void vp_stage_add_own_terms(void *ctx, const struct vp_term *terms, int n_added,
-                            int n_terms, int64_t begin, int64_t end);
+/* Adds the gradients [n] of a tied parameter whose uses are all in this stage, in the
+ * order of `terms`. They share the weights of the first term, which alone gets the sum.
+ * Does not wait for the device. */
+enum vp_status vp_stage_add_uses(struct vp_stage *stage,
+                                 const struct vp_term *terms, int n_terms,
+                                 int64_t n);
 /* Until the device has done all it was given. */
 enum vp_status vp_stage_wait(struct vp_stage *stage);
 

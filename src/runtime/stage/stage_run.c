@@ -78,6 +78,8 @@ static struct vp_launch bases(const struct vp_stage *stage,
         .slot = index_of(stage, slot),
         .version = (int)(version % stage->plan.shape.n_versions),
         .members = stage->members,
+        .staging = stage->staging,
+        .n_staging = (size_t)stage->plan.sizes.staging_bytes,
     };
 
     VP_BUG_ON(stage->shard && stage->shard->gathers); /* weights are missing */
@@ -292,13 +294,13 @@ void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
     abort_unless_ok(stage, st);
 }
 
-void vp_stage_add_own_terms(void *ctx, const struct vp_term *terms, int n_added,
-                            int n_terms, int64_t begin, int64_t end)
+enum vp_status vp_stage_add_uses(struct vp_stage *stage,
+                                 const struct vp_term *terms, int n_terms,
+                                 int64_t n)
 {
-    struct vp_stage *stage = ctx;
-
-    VP_BUG_ON(n_added != n_terms);
-    abort_unless_ok(stage, add_up(stage, terms, n_added, begin, end - begin));
+    for (int k = 1; k < n_terms; k++)
+        VP_BUG_ON(terms[k].order <= terms[k - 1].order);
+    return add_up(stage, terms, n_terms, 0, n);
 }
 
 /* The first tensors, if the backward took them along. */
