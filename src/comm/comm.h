@@ -159,8 +159,8 @@ enum vp_status vp_group_create(struct vp_world *world, const int *ranks,
 enum vp_status vp_direct_group_create(struct vp_world *world, const int *ranks,
                                       int n_members, struct vp_group **out);
 
-/* For gathers on devices, of members whose devices reach each other. All members
- * come here, and links are made now. */
+/* Creates a group for gathers on devices that can exchange data directly.
+ * Called by all members: connections are made now. */
 enum vp_status vp_direct_gather_create(struct vp_world *world, const int *ranks,
                                        int n_members, struct vp_group **out);
 
@@ -186,30 +186,31 @@ enum vp_status vp_group_exchange(struct vp_group *group, int member,
                                  const void *mine, size_t n_bytes, void *all,
                                  struct vp_limit limit);
 
-/* One array that is spread over the members: member i has the bytes [ends[i -
- * 1], ends[i]). All members give the same ends and receiver. */
+/* One array that is spread over the members: member i has the bytes from ends[i
+ * - 1] up to ends[i]. All members give the same ends, receiver and taken. All
+ * pointers are borrowed until the gather has ended. */
 struct vp_gather {
-    const void *mine; /* its own bytes */
-    void *all;        /* all bytes; not read if it is not a receiver */
-    const int64_t
-        *ends;    /* borrowed, like the bytes, until the gather is done */
-    int receiver; /* that gets all bytes; -1: every member does */
-    /* Ends when all receivers have taken the bytes of this member. */
-    bool taken;
+    const void *mine;    /* the member's own bytes */
+    void *all;           /* gets all bytes; not used unless it receives */
+    const int64_t *ends; /* per member */
+    int receiver;        /* the member that gets all bytes; -1: all members */
+    bool taken; /* the gather ends when all receivers have copied the bytes */
 };
 /* Begins a gather; does not wait. A member ends one before it begins the next. */
 void vp_group_gather(struct vp_group *group, int member,
                      const struct vp_gather *gather);
-/* Ends it: a receiver has all bytes; one that only gives may change its own. Where
- * every member receives, its own bytes may change after a later sum, exchange or
- * gather of the group, or at once if it asked for `taken`, as all members then do. */
+/* Waits for the end of a gather: a receiver then has all bytes. A member that
+ * does not receive may change its own bytes then; with `taken` all members may.
+ * Without `taken`, if all members receive, a member may change its own bytes
+ * after a later sum, exchange or gather of the group. */
 enum vp_status vp_group_end_gather(struct vp_group *group, int member,
                                    struct vp_limit limit);
 
-/* Of vp_direct_gather_create(): every member gives `n_bytes` of its device and gets
- * those of all in its device, in member order, n_bytes apart. Work of `stream`, a
- * handle as vp_stream_handle() gives it; may be captured. Members ask for the same
- * gathers in the same order. */
+/* All-gather on devices, in a group of vp_direct_gather_create(): copies
+ * `n_bytes` at `mine` of every member to `all` of every member, in the order of
+ * members. Both are memory of the device. Puts the work into `stream`, a handle
+ * from vp_stream_handle(), which may be capturing a graph. All members call
+ * this in the same order. */
 enum vp_status vp_group_gather_direct(struct vp_group *group, const void *mine,
                                       size_t n_bytes, void *all, void *stream);
 

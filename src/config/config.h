@@ -153,7 +153,7 @@ struct vp_config {
     bool fast_reduce;               /* reduce: exact | fast */
     bool shard_optimizer;           /* replicas own slices of its state */
     int mp_size;                    /* ranks that share each operator */
-    bool sequence_parallel;         /* they have slices of rows between sums */
+    bool sequence_parallel;         /* with slices of rows between sums */
     bool compress_activations;      /* between stages, to bf16 */
     bool compress_in_gpu;           /* no effect */
     enum vp_auto_plan auto_plan;    /* OFF once the plan is applied */

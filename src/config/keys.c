@@ -603,8 +603,8 @@ const struct vp_key vp_keys[] = {
       "group that shares each operator; a divisor of heads and ffn" },
     { ROW("sequence_parallel", VP_KEY_BOOL, sequence_parallel),
       .group = "pipeline", .fallback = "false", .example = "true",
-      .meaning = "ranks of a tensor parallel group have slices of the rows "
-      "between their sums: less memory; mp_size above 1" },
+      .meaning = "ranks of a tensor parallel group keep slices of the rows "
+      "between their sums: less memory; needs mp_size above 1" },
     { INTS("replicas", replicas, 1, VP_MAX_STAGES), .group = "pipeline",
       .fallback = "(1 each)", .example = "[1, 2, 1]",
       .meaning = "ranks of each stage, which share its minibatches; auto: the "

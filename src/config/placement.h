@@ -16,7 +16,7 @@
 struct vp_placement {
     const char *place; /* place of stage_to_rank_map: "mp_conf.json:3" */
     int n_stages;
-    struct vp_int_list replicas; /* of the file; a key may have replaced it */
+    struct vp_int_list replicas; /* as read; a key may have replaced it */
     struct vp_int_list ranks;
     const char *modules_place;  /* place of module_to_stage_map */
     struct vp_int_list modules; /* stage of each module; may be empty */

@@ -31,9 +31,9 @@ struct vp_model_config {
     int32_t pad; /* padding token id */
     bool tie_embeddings;
     bool attention_bias;    /* translation only; others always have it */
-    enum vp_dtype dtype;    /* of weights and activations */
+    enum vp_dtype dtype;    /* type of weights and activations */
     int n_members;          /* ranks that share each operator; 0: 1 */
-    bool sequence_parallel; /* these have slices of rows between their sums */
+    bool sequence_parallel; /* members have slices of rows between their sums */
 };
 
 /* The operators of a model that is not in the table. */

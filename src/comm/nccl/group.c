@@ -445,7 +445,7 @@ static enum vp_status await(struct vp_group *base, int member,
     return VP_OK;
 }
 
-/* ---- What is not for sums ----------------------------------------------- */
+/* ---- Set-up and release ------------------------------------------------- */
 
 static enum vp_status exchange(struct vp_group *base, int member,
                                const void *mine, size_t n_bytes, void *all,

@@ -53,8 +53,8 @@ static inline struct vp_nccl_world *vp_nccl_world_of(
 
 /* ---- clique.c ----------------------------------------------------------- */
 
-/* What a clique is for. PASS: member 0 sends to all others; TRADE: all send to
- * all; REDUCE: they add; GATHER: all get what all have. */
+/* The use of a clique. PASS: member 0 sends to all others; TRADE: all send to
+ * all; REDUCE: all-reduce; GATHER: all-gather. */
 enum vp_nccl_use {
     VP_NCCL_PASS,
     VP_NCCL_TRADE,

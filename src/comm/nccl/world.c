@@ -1,4 +1,5 @@
-/* Who has which GPU, and whether NCCL serves between them; the rest is MPI's. */
+/* The world with NCCL: finds out which rank has which GPU, and if NCCL works
+ * between them. Extends a world of MPI. */
 #include "comm/nccl/group.h"
 
 #include "base/clock.h"
