@@ -217,7 +217,7 @@ static inline void check_whole_parameters(struct setup setup)
         for (int i = 0; i < mine->n_tensors; i++) {
             const struct vp_optim_tensor *t = &mine->tensors[i];
 
-            if (mine->tensor_params[i]->shard.axis != VP_SHARD_NONE)
+            if (mine->tensor_params[i]->slice.axis != VP_SLICE_NONE)
                 continue;
             assert_memory_equal(
                 (float *)vp_stage_weights(mine, mine->newest) + t->offset,
@@ -360,7 +360,7 @@ static inline void compare_weights(const struct run *run,
             for (int i = 0; i < param->n_parts; i++) {
                 struct vp_shape shape = vp_param_whole(param, i);
 
-                vp_shard_put(param, i, t, n_members,
+                vp_slice_put(param, i, t, n_members,
                              slice + param->part[i].row * param->cols,
                              want + at);
                 at += shape.rows * shape.cols;

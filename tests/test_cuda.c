@@ -413,9 +413,9 @@ static void slice_graph(struct vp_graph *graph, const struct vp_op *op, int n)
         break;
     default:
         table = &graph->params[op->par[0]];
-        table->shard.axis = VP_SHARD_ROWS;
-        table->shard.n_sections = 1;
-        table->shard.whole = n * table->rows;
+        table->slice.axis = VP_SLICE_ROWS;
+        table->slice.n_sections = 1;
+        table->slice.whole = n * table->rows;
         graph->values[op->out].spread = VP_SPREAD_PARTIAL;
     }
 }

@@ -17,28 +17,28 @@ static void slices_are_cut_as_drawn(void **state)
 {
     /* A part of 4 x 3 (or 5 x 2): elements count from 0. */
     static const struct slice_case cases[] = {
-        { { .rows = 2, .cols = 3, .shard = { VP_SHARD_ROWS, 1, 4 } },
+        { { .rows = 2, .cols = 3, .slice = { VP_SLICE_ROWS, 1, 4 } },
           2,
           1,
           { 6, 7, 8, 9, 10, 11 } },
-        { { .rows = 2, .cols = 3, .shard = { VP_SHARD_ROWS, 2, 4 } },
+        { { .rows = 2, .cols = 3, .slice = { VP_SLICE_ROWS, 2, 4 } },
           2,
           0,
           { 0, 1, 2, 6, 7, 8 } },
-        { { .rows = 4, .cols = 1, .shard = { VP_SHARD_COLS, 1, 3 } },
+        { { .rows = 4, .cols = 1, .slice = { VP_SLICE_COLS, 1, 3 } },
           3,
           2,
           { 2, 5, 8, 11 } },
-        { { .rows = 1, .cols = 6, .shard = { VP_SHARD_COLS, 3, 12 } },
+        { { .rows = 1, .cols = 6, .slice = { VP_SLICE_COLS, 3, 12 } },
           2,
           1,
           { 2, 3, 6, 7, 10, 11 } },
         /* Filled up with zeros. */
-        { { .rows = 3, .cols = 2, .shard = { VP_SHARD_ROWS, 1, 5 } },
+        { { .rows = 3, .cols = 2, .slice = { VP_SLICE_ROWS, 1, 5 } },
           2,
           1,
           { 6, 7, 8, 9, 0, 0 } },
-        { { .rows = 2, .cols = 2, .shard = { VP_SHARD_ROWS, 1, 5 } },
+        { { .rows = 2, .cols = 2, .slice = { VP_SLICE_ROWS, 1, 5 } },
           4,
           3,
           { 0, 0, 0, 0 } },
@@ -59,14 +59,14 @@ static void slices_are_cut_as_drawn(void **state)
         param.n_parts = 1;
         param.part[0] = (struct vp_part){ "p", 0, param.rows };
         n_whole = vp_param_whole_count(&param);
-        vp_shard_take(&param, 0, cases[c].member, cases[c].n_members, whole,
+        vp_slice_take(&param, 0, cases[c].member, cases[c].n_members, whole,
                       slice);
         for (int64_t i = 0; i < n; i++)
             assert_true(slice[i] == cases[c].want[i]);
         memset(back, 0, sizeof(back));
         for (int t = 0; t < cases[c].n_members; t++) {
-            vp_shard_take(&param, 0, t, cases[c].n_members, whole, slice);
-            vp_shard_put(&param, 0, t, cases[c].n_members, slice, back);
+            vp_slice_take(&param, 0, t, cases[c].n_members, whole, slice);
+            vp_slice_put(&param, 0, t, cases[c].n_members, slice, back);
         }
         assert_memory_equal(back, whole, (size_t)n_whole * sizeof(*back));
     }
@@ -291,8 +291,12 @@ static void whole_parameters_stay_equal(void **state)
 static void asp_is_what_the_interpreter_does(void **state)
 {
     (void)state;
-    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
-        check_asp(group_of(models[m], 2));
+    for (size_t m = 0; m < 2 * VP_COUNT_OF(models); m++) {
+        struct setup setup = group_of(models[m / 2], 2);
+
+        setup.optim = m % 2 ? VP_OPTIM_LAMB : VP_OPTIM_ADAMW;
+        check_asp(setup);
+    }
 }
 
 /* ---- State -------------------------------------------------------------- */

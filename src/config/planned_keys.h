@@ -23,7 +23,8 @@ bool vp_planned_keys_is_auto(const struct vp_config *config,
 /* Keys that a plan replaces if it was found for the configuration; ends with
  * NULL. */
 extern const char *const vp_planned_keys[];
-/* Removes the entries of these keys. */
-void vp_planned_keys_drop(struct vp_entry *entries);
+/* Removes the entries of these keys; keeps `profile` while the plan is not
+ * `found`, as the search needs it. */
+void vp_planned_keys_drop(struct vp_entry *entries, bool found);
 
 #endif

@@ -16,8 +16,8 @@ struct vp_dense {
     bool stored_transposed;
     /* In a tensor-parallel group: cut by output features (ROWS of the weight), by
      * input features (COLS), which ends in a sum over the group, or not at all. */
-    enum vp_shard_axis shard;
-    int n_sections; /* of the output features of a name; 0: 1 */
+    enum vp_slice_axis slice;
+    int n_sections; /* sections of a name's output features; 0: 1 */
 };
 
 /* Returns the number of attention heads that one member of a group computes. */

@@ -69,7 +69,7 @@ struct vp_optim_step {
     float grad_scale; /* gradients are multiplied by this first */
     int64_t t;        /* number of this update, from 1 */
     /* The element of the weights that master and moments begin with: an owner of
-     * a slice of the optimizer's state has no others. */
+     * a shard of the optimizer's state has no others. */
     int64_t first;
     /* LAMB in two steps, for tensors that are pieces of larger ones; NULL in
      * all other cases. A step with `squares_out` updates the moments and

@@ -49,7 +49,7 @@ struct vp_stage_choices {
     struct vp_stage_spec spec;
     int n_first_slots; /* 0: all slots are alike */
     const uint64_t *first_recompute, *first_swap;
-    /* Replicas that each own a slice of the optimizer's state, see shard.h; 0:
+    /* Replicas that each own a shard of the optimizer's state, see shard.h; 0:
      * every replica has all of it. */
     int n_shards;
 };

@@ -281,7 +281,7 @@ static enum vp_status cuda_update(struct vp_backend *backend,
     struct vp_cuda_tensors *table;
     int label;
 
-    /* There are no slices of the optimizer's state on GPUs. */
+    /* There are no shards of the optimizer's state on GPUs. */
     VP_BUG_ON(step->first > 0 || step->squares_out || step->ratios);
     VP_TRY(
         vp_cuda_find_tensors(backend, step->tensors, step->n_tensors, &table));

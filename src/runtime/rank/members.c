@@ -29,21 +29,25 @@ static struct vp_group *find_sum(const struct vp_rank *rank, int64_t n,
 }
 
 /* Other processes are told that the rank waits for the next member. Those that wait name
- * each other around the group, up to the one that does not. */
+ * each other around the group, up to the one that does not. Members also meet within a
+ * longer wait, for replicas that own shards: that one goes on. */
 static int begin_wait(struct vp_rank *rank, const struct vp_op *op)
 {
     int n = rank->pipeline->n_members;
     int next = rank->group * n + (rank->member + 1) % n;
 
     atomic_store(&rank->waits_in, (uintptr_t)op);
-    vp_watch_begin_wait(rank);
+    rank->in_longer_wait = vp_watch_is_waiting(rank);
+    if (!rank->in_longer_wait)
+        vp_watch_begin_wait(rank);
     return vp_blackbox_set_peer(rank->blackbox,
                                 vp_rank_number(rank->pipeline, next));
 }
 
 static void end_wait(struct vp_rank *rank, int peer, enum vp_status st)
 {
-    vp_watch_end_wait(rank, st);
+    if (!rank->in_longer_wait)
+        vp_watch_end_wait(rank, st);
     rank->team_status = st;
     if (st != VP_OK)
         return;
@@ -245,9 +249,19 @@ static enum vp_status find_lengths(struct vp_pipeline *pipeline)
     return VP_OK;
 }
 
+/* LAMB's sums of all tensors of a stage, at most. */
+static size_t squares_bytes(const struct vp_graph *graph)
+{
+    size_t n = 0;
+
+    for (vp_par par = 0; par < graph->n_params; par++)
+        n += (size_t)graph->params[par].n_parts;
+    return n * 2 * sizeof(double);
+}
+
 /* The most bytes that a member gives at once: four numbers of each row of logits,
- * sums of blocks, a piece of a tensor that is saved; of a device with memory of its
- * own, also a piece of a value. */
+ * sums of blocks or of tensors, a piece of a tensor that is saved; of a device with
+ * memory of its own, also a piece of a value. */
 static size_t exchange_bytes(const struct vp_train_config *config)
 {
     enum { ROW_BYTES = 64 };
@@ -261,6 +275,8 @@ static size_t exchange_bytes(const struct vp_train_config *config)
         n = (size_t)graph->values[graph->logits].rows * ROW_BYTES;
         most = n > most ? n : most;
         n = (size_t)graph->n_blocks * sizeof(double);
+        most = n > most ? n : most;
+        n = squares_bytes(graph);
         most = n > most ? n : most;
     }
     return most;

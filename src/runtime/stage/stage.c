@@ -50,6 +50,21 @@ static void list_some(struct vp_stage *stage, enum tie tie)
     }
 }
 
+/* What LAMB's trust ratios are made of. */
+static enum vp_status make_squares(struct vp_stage *stage)
+{
+    size_t n = (size_t)stage->n_tensors + 1;
+    size_t n_members = (size_t)stage->config.work.graphs[0].n_members;
+
+    if (stage->config.work.optim.kind != VP_OPTIM_LAMB)
+        return VP_OK;
+    stage->squares = calloc(n, sizeof(*stage->squares));
+    stage->all_squares = calloc(n * n_members, sizeof(*stage->all_squares));
+    stage->ratios = calloc(n, sizeof(*stage->ratios));
+    return stage->squares && stage->all_squares && stage->ratios ? VP_OK
+                                                                 : VP_ERR_NOMEM;
+}
+
 static enum vp_status list_tensors(struct vp_stage *stage)
 {
     size_t most = (size_t)stage->plan.train[0].layout.n_entries * VP_MAX_PART +
@@ -66,7 +81,7 @@ static enum vp_status list_tensors(struct vp_stage *stage)
     stage->n_own_tensors = stage->n_tensors;
     list_some(stage, COPY);
     VP_BUG_ON(stage->n_tensors != stage->plan.sizes.n_tensors);
-    return VP_OK;
+    return make_squares(stage);
 }
 
 static enum vp_status make_tables(struct vp_stage *stage)
@@ -382,6 +397,9 @@ void vp_stage_release(struct vp_stage *stage)
     free(stage->tensors);
     free(stage->tensor_names);
     free(stage->tensor_params);
+    free(stage->squares);
+    free(stage->all_squares);
+    free(stage->ratios);
     vp_shard_table_free(stage->shard);
     vp_stream_free(stage->stream);
     *stage = (struct vp_stage){ .ops = NULL };

@@ -309,7 +309,7 @@ static int n_updated(const struct vp_stage *stage)
     return stage->updated ? stage->n_free_tensors : 0;
 }
 
-/* Of the chunks of the own slice, then of whole tensors. */
+/* Of the chunks of the own shard, then of whole tensors. */
 static enum vp_status sum_chunks(struct vp_stage *stage, double *sums)
 {
     const struct vp_shard_table *shard = stage->shard;
@@ -366,22 +366,21 @@ static enum vp_status update_tensors(struct vp_stage *stage,
     return VP_OK;
 }
 
-static bool has_ratios(const struct vp_stage *stage)
-{
-    return stage->config.work.optim.kind == VP_OPTIM_LAMB;
-}
-
 enum vp_status vp_stage_measure(struct vp_stage *stage, float lr,
                                 float grad_scale)
 {
     struct vp_shard_table *shard = stage->shard;
 
-    if (!shard || !has_ratios(stage))
+    if (!vp_stage_is_measured(stage))
         return VP_OK;
+    if (!shard)
+        return update_tensors(stage, stage->tensors, stage->n_tensors, lr,
+                              grad_scale, stage->squares, NULL);
     VP_TRY(update_tensors(stage, shard->chunks, shard->n_chunks, lr, grad_scale,
                           (double(*)[2])shard->mine, NULL));
     VP_TRY(vp_stage_shard_exchange(stage, 2));
-    vp_stage_shard_set_ratios(stage);
+    for (int which = 0; which < 2; which++)
+        vp_stage_shard_add(stage, 2, which, &stage->squares[0][which], 2);
     return VP_OK;
 }
 
@@ -389,6 +388,7 @@ enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale)
 {
     struct vp_shard_table *shard = stage->shard;
+    bool measured = vp_stage_is_measured(stage);
     int first = n_updated(stage);
 
     if (!stage->updated)
@@ -396,11 +396,11 @@ enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
     if (shard)
         VP_TRY(update_tensors(stage, shard->chunks, shard->n_chunks, lr,
                               grad_scale, NULL,
-                              has_ratios(stage) ? shard->ratios : NULL));
+                              measured ? shard->ratios : NULL));
     else
         VP_TRY(update_tensors(stage, stage->tensors + first,
                               stage->n_tensors - first, lr, grad_scale, NULL,
-                              NULL));
+                              measured ? stage->ratios + first : NULL));
     stage->updated = false;
     stage->newest++;
     if (shard)

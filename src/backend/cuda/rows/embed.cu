@@ -8,7 +8,7 @@
 #include "backend/cuda/rows/rows.cuh"
 
 extern "C" {
-#include "graph/shard.h"
+#include "graph/slice.h"
 }
 
 #include <cub/device/device_radix_sort.cuh>
@@ -52,8 +52,8 @@ static struct embed embed_of(const struct vp_cuda_call *call)
     embed.cols = out->cols;
     embed.q_len = op->attr.q_len;
     embed.n_ids = table->rows;
-    embed.first_id = me > 0 ? vp_shard_first(table, me) : 0;
-    embed.leads = me == 0 || table->shard.axis == VP_SHARD_NONE;
+    embed.first_id = me > 0 ? vp_slice_first(table, me) : 0;
+    embed.leads = me == 0 || table->slice.axis == VP_SLICE_NONE;
     return embed;
 }
 
