@@ -1,4 +1,4 @@
-/* What the cases of bench_pipeline share. */
+/* Options, result table and cases of bench_pipeline. */
 #ifndef VP_BENCH_BENCH_H
 #define VP_BENCH_BENCH_H
 
@@ -10,19 +10,19 @@
 struct bench {
     struct lab_size size;
     int n_rounds;
-    int n_mb;             /* 0: what the case usually takes */
-    const char *schedule; /* worker */
-    int n_stages;         /* 0: what the case usually has */
-    int n_threads;        /* of a stage */
+    int n_mb;             /* minibatches per run; 0: the default of the case */
+    const char *schedule; /* worker: its schedule */
+    int n_stages;         /* 0: the default of the case */
+    int n_threads;        /* per stage */
     bool pinned;          /* see struct lab_spec */
-    int n_copies;         /* worker: of a run with one stage, at the same time;
-                             0: one run */
+    int n_copies;         /* worker: one-stage runs at the same time; 0: one
+                             run */
     int dropout;          /* percent */
     FILE *table;          /* printed at the end */
-    bool missed;          /* a target */
+    bool missed;          /* a target was missed */
 };
 
-/* Says in the table whether a target was met, and remembers. */
+/* Returns "met" or "MISSED" for the table, and sets bench->missed. */
 const char *bench_judge(struct bench *bench, bool met);
 
 /* Each prints a line of JSON to stdout and rows to bench->table. */
@@ -32,18 +32,18 @@ void case_zb(struct bench *bench);
 void case_overhead(struct bench *bench);
 void case_memory(struct bench *bench);
 void case_saving(struct bench *bench);
-/* Waits for a line on stdin, trains n_mb minibatches, prints the seconds, and
- * again until stdin ends: for a script that lets several programs take turns.
- * The first line of output says that everything is set up and warm. Under
- * mpirun each process is a stage. A pipeline of threads also prints what the
- * simulator makes of the actions of that run: seconds and speed-up. Copies
- * print their mean seconds. */
+/* For each line on stdin, trains n_mb minibatches and prints the seconds, for a
+ * script that lets several programs take turns. Prints a first line when the
+ * run is set up and warm. Under mpirun each process is a stage. A pipeline of
+ * threads also prints seconds and speed-up of that run as simulated from its
+ * recorded actions. Copies print their mean seconds. */
 void case_worker(struct bench *bench);
-/* A training run of the case's model: threads and pinning as asked for. */
+/* Returns the description of a training run with the model, threads and pinning
+ * of `bench`. */
 struct lab_spec bench_spec(const struct bench *bench, const char *schedule,
                            int n_stages, const int *partition, int n_mb);
-/* Opens `n` independent runs with one stage each; pinned, each is on cores of
- * its own. */
+/* Opens `n` independent runs with one stage each; with `pinned`, each on its
+ * own cores. */
 void bench_open_copies(const struct bench *bench, const char *schedule, int n,
                        int n_mb, struct lab **copies_out);
 

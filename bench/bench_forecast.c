@@ -1,21 +1,23 @@
-/* bench_forecast [OPTION]...: how well the planner forecasts training steps. Of
- * every case (model, stages, schedule, memory limit) the search makes a plan from
- * a profile that was measured in this process; the plan is trained for a few steps
- * and its forecast compared with them: seconds of a step, and bytes of every stage.
+/* bench_forecast [OPTION]...: compares the planner's forecasts with training
+ * steps. For every case (model, stages, schedule, memory limit) the search
+ * makes a plan from a profile that was measured in this process. The plan is
+ * trained for a few steps, and its forecast compared with them: seconds of a
+ * step, and bytes of every stage.
  *
- * On the CPU cases are sampled; each rank is pinned to a core of its own. On a GPU
- * four stages share it, and the cases are all of 2 models x 3 limits x 3
- * schedules. With --sleep kernels do not compute but sleep: that needs no cores,
- * and what remains are the errors of profile, planner, simulator and runtime. A line of JSON per case with the seconds of every stage, then a table
+ * On the CPU cases are sampled, and each rank is pinned to its own core. On a
+ * GPU four stages share it, and the cases are all of 2 models x 3 limits x 3
+ * schedules. With --sleep kernels sleep instead of computing: that needs no
+ * cores, and leaves only the errors of profile, planner, simulator and runtime.
+ * Prints a line of JSON per case with the seconds of every stage, then a table
  * and a summary. With --targets, exit 1 if one is missed.
  *
  *   /meas.   forecast / measured seconds of a step
- *   replay   simulated with the mean times of actions in these very steps, over
- *            measured: what differs from 1 is the error of the simulator, what
- *            /meas. has beyond it is the error of the costs
+ *   replay   simulated with the mean times of actions in these same steps /
+ *            measured: its distance from 1 is the error of the simulator; the
+ *            rest of the error in /meas. comes from the costs
  *   idle     waiting share of all ranks, forecast and measured
- *   F R B W U   time in the pipeline / time by the plan, of all stages; B has W
- *            where they are not apart, and "-" is nothing */
+ *   F R B W U   time in the pipeline / time by the plan, over all stages; B
+ *            includes W if the schedule does not split them; "-": none */
 #include "backend/plugin.h"
 #include "base/clock.h"
 #include "base/rng.h"
@@ -35,7 +37,7 @@ enum { MAX_CASES = 512, GPU_STAGES = 4, SLEEP_STAGES = 6, MAX_STAGES = 16 };
 struct settings {
     bool gpu, sleep, targets;
     int n_cases, seed, n_rounds;
-    int n_stages; /* the most of a case; 0: the cores */
+    int n_stages; /* most stages of a case; 0: the number of cores */
     const struct lab_size *models;
     int n_models;
 };
@@ -56,7 +58,7 @@ static const struct lab_size gpu_models[] = {
     { "gpt2", 50304, 1024, 24, 16, 1024, 4, 0, 0.0, false, VP_DTYPE_BF16 },
 };
 
-/* Kernels of a block sleep for milliseconds. */
+/* With these rates the kernels of a block sleep for milliseconds. */
 static const struct lab_size sleep_models[] = {
     { "bert", 64, 16, 6, 2, 32, 4, 4, 0.0, false, VP_DTYPE_F32 },
 };
@@ -71,7 +73,7 @@ static const struct kind {
 };
 enum { N_KINDS = VP_COUNT_OF(kinds) };
 
-/* A case, its model, and what came of it. */
+/* A case, its model, and its result. */
 struct entry {
     int model;
     struct forecast_case of;
@@ -87,8 +89,8 @@ static int sample_below(const struct settings *settings, int i, int what, int n)
                              (uint32_t)n);
 }
 
-/* Kinds and models take turns, so that each has as many cases; the rest is
- * sampled. */
+/* Kinds and models take turns, so that all have the same number of cases;
+ * stages, minibatches and memory are sampled. */
 static void sample_cases(const struct settings *settings, struct entry *entries)
 {
     static const int mbs[] = { 4, 8, 12, 16 };
@@ -105,7 +107,7 @@ static void sample_cases(const struct settings *settings, struct entry *entries)
             .n_mb = mbs[sample_below(settings, i, 1, VP_COUNT_OF(mbs))],
             .room = 0.25 * sample_below(settings, i, 2, 5),
         };
-        /* In turn: whole rounds of the ranks. */
+        /* interleaved needs a multiple of the number of ranks. */
         if (strcmp(kind->schedule, "interleaved") == 0)
             entries[i].of.n_mb = entries[i].of.n_stages *
                                  (entries[i].of.n_stages < 8 ? 2 : 1);
@@ -142,8 +144,9 @@ static double over(const struct entry *e)
     return e->result.plan.time.step / e->result.step;
 }
 
-/* Actions of a kind per minibatch of a stage do not differ between forecast and
- * run, so that sums of one each can be compared. */
+/* Returns the seconds of one action of a kind, summed over the stages. Forecast
+ * and run have the same number of such actions, so these sums can be
+ * compared. */
 static double sum_costs(const struct vp_stage_costs *costs, int n_stages,
                         enum vp_action_kind kind)
 {
@@ -157,7 +160,7 @@ static double sum_costs(const struct vp_stage_costs *costs, int n_stages,
     return sum;
 }
 
-/* Measured over planned; 0: the plan has no such action. */
+/* Returns measured / planned seconds; 0 if the plan has no such action. */
 static double kind_ratio(const struct forecast_result *result,
                          enum vp_action_kind kind)
 {
@@ -294,7 +297,7 @@ static void print_distribution(const struct entry *entries, int n)
     }
 }
 
-/* Median ratios of the cases of each schedule: where an error is systematic. */
+/* Prints the median ratios for each schedule, which show systematic errors. */
 static void print_kinds(const struct entry *entries, int n)
 {
     for (int k = 0; k < N_KINDS; k++) {
@@ -496,7 +499,7 @@ static void read_options(int argc, char **argv, struct settings *settings)
         usage();
 }
 
-/* What the device decides. */
+/* Sets models and number of stages for the device. */
 static void set_models(struct settings *settings, int n_cores)
 {
     int most = n_cores < 2 ? 2 : n_cores > MAX_STAGES ? MAX_STAGES : n_cores;

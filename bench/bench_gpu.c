@@ -1,16 +1,16 @@
-/* bench_gpu CASE... [--steps N]: training steps on a GPU in bf16 (forward,
- * backward, AdamW), fed by the ordinary reader; time per step in rounds of ten,
- * median (least..most), memory, rate, share of the measured matrix rate. A line
- * of JSON per case, a table at the end.
+/* bench_gpu CASE... [--steps N]: measures training steps on a GPU in bf16
+ * (forward, backward, AdamW) with the usual data reader: time per step in
+ * rounds of ten, median (least..most), memory, FLOP rate, share of the measured
+ * matrix rate. Prints a line of JSON per case, and a table at the end.
  *
- * bench_gpu profile CASE: where the time of a step goes, by kind of call.
+ * bench_gpu profile CASE: prints the time of a step by kind of call.
  *
- * bench_gpu limit CASE...: how far a step is from what its parts allow; exit 1
- * if a target is missed.
+ * bench_gpu limit CASE...: compares a step with the limits of its products,
+ * memory traffic and launches; exit 1 if a target is missed.
  *
- * bench_gpu trace CASE FILE: the ranks of five steps as their GPU saw them, to
- * FILE for Chrome or Perfetto, and what they left idle; exit 1 if a target is
- * missed.
+ * bench_gpu trace CASE FILE: writes the actions of five steps, by the GPU's
+ * clock, to FILE for Chrome or Perfetto, and prints the idle time; exit 1 if a
+ * target is missed.
  *
  * bench_gpu worker CASE: trains ten steps for every line on stdin, for a script
  * that lets several programs take turns. */
@@ -27,7 +27,7 @@
 
 enum { ROUND = 10, WARM_UP = 12, MAX_STEPS = 1000, MAX_STAGES = 4 };
 
-/* Stages share the GPU. */
+/* All stages of a case share one GPU. */
 static const struct {
     const char *name;
     struct lab_size size;
@@ -125,7 +125,8 @@ static const struct {
       4,
       16,
       false },
-    /* Layers of the models in docs/scaling.md, as many as are soon set up. */
+    /* The models of docs/scaling.md with fewer layers, so that they start
+     * soon. */
     { "bert-48-part",
       { "bert", 30528, 1024, 12, 16, 128, 16, 20, 0.1, false, VP_DTYPE_BF16 },
       "1f1b",
@@ -189,7 +190,7 @@ static struct lab *open_case(int i)
     return lab_open(&spec);
 }
 
-/* Minibatches of a round; a stream updates after each. */
+/* Returns the minibatches of a round; pipedream updates after each. */
 static int round_of(int i)
 {
     return ROUND * cases[i].n_mb;
@@ -310,7 +311,8 @@ static void print_table(const struct result *results, int n)
 
 /* ---- Limits ------------------------------------------------------------- */
 
-/* A small batch gives the GPU little to do between two launches. */
+/* Returns the allowed idle share: with a small batch the GPU waits for
+ * launches. */
 static double most_idle(int i)
 {
     return cases[i].size.batch > 16 ? 0.02 : 0.04;
@@ -392,7 +394,7 @@ static bool trace(int i, const char *path)
 
 /* ---- The program -------------------------------------------------------- */
 
-static struct vp_device_info look(void)
+static struct vp_device_info print_device(void)
 {
     struct vp_device_info info;
     struct vp_err err = { .text = "" };
@@ -430,7 +432,7 @@ int main(int argc, char **argv)
     if (argc <= first || argc > N_CASES + first || n_steps < 1 ||
         n_steps > MAX_STEPS)
         usage();
-    info = look();
+    info = print_device();
     for (int i = first; i < argc; i++)
         if (limits)
             met &= judge_limit(find(argv[i]), n_steps, info.copy_rate);

@@ -1,6 +1,7 @@
-/* bench_input FILE [SECONDS [DOCUMENT_END]]: tokens per second that one core reads from token
- * files, as batches of GPT-2 (8 x 1024), without a model. The first pass may
- * wait for the disk; the second reads what the system keeps in memory. */
+/* bench_input FILE [SECONDS [DOCUMENT_END]]: measures the tokens per second
+ * that one core reads from token files, as batches of GPT-2 (8 x 1024), without
+ * a model. The first pass may wait for the disk; the second reads from the page
+ * cache. */
 #include "base/clock.h"
 #include "data/data.h"
 

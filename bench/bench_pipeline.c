@@ -1,8 +1,8 @@
-/* bench_pipeline CASE... [OPTION]...: how the pipeline compares with what its
- * schedule owes. Contestants take turns in rounds of one run; times are wall
- * clock around whole calls of vp_trainer_run(), after a warm-up. One line of
- * JSON per case (series are [median, least, most]), a table at the end; exit 1
- * if a target is missed. */
+/* bench_pipeline CASE... [OPTION]...: compares pipelines with the speed that
+ * the simulator computes for their schedule. Contestants take turns in rounds
+ * of one run; times are wall clock around whole calls of vp_trainer_run(),
+ * after a warm-up. Prints a line of JSON per case (series are [median, least,
+ * most]), and a table at the end; exit 1 if a target is missed. */
 #include "bench.h"
 
 #include <getopt.h>

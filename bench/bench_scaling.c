@@ -1,8 +1,8 @@
-/* bench_scaling study [RANKS]...: BERT with 48 layers and CPM-large on many
- * ranks, simulated; a row of JSON for every model, link, schedule and mix of
+/* bench_scaling study [RANKS]...: simulates BERT with 48 layers and CPM-large
+ * on many ranks; a row of JSON for every model, link, schedule and mix of
  * stages and replicas.
  *
- * bench_scaling calibrate [RANKS]...: how far the simulator is from real
+ * bench_scaling calibrate [RANKS]...: compares the simulator with real
  * pipelines on this machine. */
 #include "scaling.h"
 
@@ -12,7 +12,7 @@
 
 enum { MAX_RANKS = 1024 };
 
-/* Rates: docs/scaling.md says where they were measured. */
+/* docs/scaling.md describes how the rates were measured. */
 static const struct scaling_model models[] = {
     { "bert-48",
       { "bert", 30528, 1024, 48, 16, 128, 16, 20, 0.1, false, VP_DTYPE_BF16 },

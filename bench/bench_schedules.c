@@ -1,13 +1,14 @@
-/* bench_schedules [OPTION]...: schedules on the cores of this machine, measured
- * and simulated. BERT on RANKS ranks of THREADS pinned threads; schedules take
- * turns, two steps each. auto is made for measured costs, within the bytes that
- * 1f1b needs on its largest rank, and once more within those of zb-h1.
+/* bench_schedules [OPTION]...: measures and simulates schedules on the cores of
+ * this machine. BERT is trained on RANKS ranks of THREADS pinned threads;
+ * schedules take turns, two steps each. auto is made for measured costs, within
+ * the bytes that 1f1b needs on its largest rank, and once more within those of
+ * zb-h1.
  *
- * Stages are cut by FLOPs. What simulated steps are made of was measured before
- * and apart from the steps that they are compared with: see load.h. One line of
- * JSON per schedule and per table of costs, a table at the end. With --targets,
- * exit 1 if one is missed. With --sleep kernels do not compute: what is left is
- * the simulator against the runtime. */
+ * Stages are cut by FLOPs. The costs of the simulation are measured before, in
+ * other steps than those it is compared with: see load.h. Prints a line of JSON
+ * per schedule and per table of costs, and a table at the end. With --targets,
+ * exit 1 if one is missed. With --sleep kernels sleep instead of computing,
+ * which compares the simulator with the runtime alone. */
 #include "forecast.h"
 #include "load.h"
 #include "series.h"
@@ -24,7 +25,7 @@ enum { MAX_NAME = 16 };
 struct settings {
     struct lab_size size;
     int n_ranks, n_threads, n_mb, n_rounds;
-    int us_per_gflop; /* of kernels that sleep; 0: they compute */
+    int us_per_gflop; /* kernels sleep this long; 0: they compute */
     bool targets;
 };
 
@@ -118,16 +119,16 @@ static void read_options(int argc, char **argv, struct settings *settings)
 
 /* ---- Places ------------------------------------------------------------- */
 
-/* A partition on ranks, and what its stages cost. */
+/* A placement of stages on ranks, and the costs of its stages. */
 struct place {
-    const char *schedule; /* the costs are from its runs */
+    const char *schedule; /* costs are measured in runs of it */
     int n_chunks;
     bool v_shape, split;
     int partition[VP_MAX_STAGES];
     struct load_costs costs;
 };
 
-/* One stage per rank, two in turn, two in a V. */
+/* One stage per rank (W with B, and split), two stages in turn, two in a V. */
 enum { WHOLE, WHOLE_SPLIT, IN_TURN, IN_V, N_PLACES };
 
 static struct place places[N_PLACES] = {
@@ -193,8 +194,9 @@ static void measure_places(const struct settings *settings)
 
 /* ---- Schedules ---------------------------------------------------------- */
 
-/* auto within the memory of 1f1b comes last, before it auto within the memory
- * of zb-h1, which keeps as many minibatches as 1f1b but more bytes of each. */
+/* EQUAL: auto within the memory of 1f1b. ROOMY: auto within the memory of
+ * zb-h1, which keeps the same number of minibatches as 1f1b, but more bytes of
+ * each. */
 enum { N_NAMED = 6, ROOMY = N_NAMED, EQUAL, N_ENTRANTS };
 
 static const struct {
@@ -233,13 +235,13 @@ static int64_t planned_bytes(const struct lab_spec *spec)
 
 /* ---- auto --------------------------------------------------------------- */
 
-/* What auto is made within: bytes of a rank, of a stage's slot. */
+/* Memory for auto: bytes per rank, and bytes per slot of each stage. */
 struct room {
     double ranks[VP_MAX_STAGES], slots[VP_MAX_STAGES];
 };
 
-/* The schedule for costs of a machine that is at work. NULL: not even one
- * minibatch fits. */
+/* Returns the text of a schedule for the costs under load, which the caller
+ * frees; NULL if not even one minibatch fits. */
 static char *make_auto(const struct settings *settings,
                        const struct place *place, const struct room *room)
 {
@@ -279,9 +281,9 @@ static struct lab_spec auto_spec(const struct settings *settings,
     return spec;
 }
 
-/* From the plan of lists that may keep all: bytes per slot, with the buffers of
- * messages, which are about as many; and what `limit` leaves for them on a
- * rank. */
+/* Plans auto without a limit and computes from it the bytes per slot, message
+ * buffers included, of which there are about the same number; and the bytes per
+ * rank that `limit` leaves for slots. */
 static void find_room(const struct settings *settings,
                       const struct place *place, int64_t limit,
                       struct room *out)
@@ -309,9 +311,10 @@ static void find_room(const struct settings *settings,
     free(text);
 }
 
-/* The lists of a place that need at most `limit` bytes on each rank; NULL: none
- * do. The bytes are known exactly once the lists are there: what they may keep
- * shrinks until all fits. */
+/* Returns the text of a schedule for a placement that needs at most `limit`
+ * bytes on each rank; NULL if there is none. The exact bytes are known only
+ * after the schedule is made, so the memory it may use is reduced until it
+ * fits. */
 static char *fit_auto(const struct settings *settings,
                       const struct place *place, int64_t limit)
 {
@@ -348,14 +351,15 @@ static double simulate_text(const char *text, const struct place *place)
     return seconds;
 }
 
-/* The fastest lists by simulation so far. */
+/* The schedule that is fastest by simulation so far. */
 struct choice {
     char *text;
     double seconds;
     int place;
 };
 
-/* Takes `text` over; NULL is no offer. */
+/* Compares a schedule with the best one so far. Takes ownership of `text`;
+ * NULL: there is none. */
 static void offer(struct choice *choice, char *text, int place)
 {
     double seconds = text ? simulate_text(text, &places[place]) : 0.0;
@@ -368,7 +372,8 @@ static void offer(struct choice *choice, char *text, int place)
     }
 }
 
-/* The lists of a named schedule, if they need at most `limit` bytes. */
+/* Returns the text of a named schedule; NULL if it needs more than `limit`
+ * bytes. */
 static char *fit_named(const struct lab_spec *spec, int64_t limit)
 {
     struct lab_spec dry = *spec;
@@ -384,8 +389,8 @@ static char *fit_named(const struct lab_spec *spec, int64_t limit)
     return text;
 }
 
-/* The fastest by simulation that needs at most `limit` bytes on a rank, of
- * lists that are made for that and of named ones. */
+/* Returns the schedule that is fastest by simulation and needs at most `limit`
+ * bytes on a rank, among made and named ones. */
 static struct lab_spec choose_auto(const struct settings *settings,
                                    int64_t limit, int *place_out)
 {
@@ -412,10 +417,10 @@ struct entrant {
     int place;
     struct lab_spec spec;
     struct lab *lab;
-    int64_t bytes; /* of the largest rank */
+    int64_t bytes; /* on the largest rank */
     double simulated;
     struct series measured;
-    struct series replayed; /* simulated with costs of the very step */
+    struct series replayed; /* simulated with the costs of the same step */
 };
 
 static void enter(const struct settings *settings, struct entrant *e,
@@ -427,7 +432,7 @@ static void enter(const struct settings *settings, struct entrant *e,
     e->spec.schedule = name;
 }
 
-/* auto, within the memory that `like` needs on its largest rank. */
+/* Enters auto within the memory that `like` needs on its largest rank. */
 static void enter_auto(const struct settings *settings, struct entrant *e,
                        const char *name, const struct entrant *like)
 {
@@ -454,8 +459,8 @@ static void close_entrant(struct entrant *e)
     free((char *)e->spec.schedule_text);
 }
 
-/* The second of two steps: the first one finds caches that are full of the others'
- * weights, which no step of a training does. */
+/* Measures the second of two steps: in the first one caches still hold the
+ * weights of the other contestants, which does not happen in training. */
 static void take_turn(const struct settings *settings, struct entrant *e)
 {
     static struct load_costs costs;
@@ -535,7 +540,7 @@ static void print_settings(const struct settings *settings)
            settings->size.hidden, settings->size.layers, settings->n_rounds);
 }
 
-/* Returns whether both targets are met. */
+/* Returns true if both targets are met. */
 static bool report(const struct settings *settings,
                    const struct entrant *entrants)
 {

@@ -1,8 +1,9 @@
-/* bench_step CASE... [--rounds N]: a training step on one stage (forward,
- * backward, AdamW), with one thread and with two, against the rate of the model's
- * products alone: oneDNN's, or in bf16 ours. All take turns in rounds of one run; figures are median
- * (least..most), ratios are taken round by round. One line of JSON per case, a
- * table at the end; exit 1 if a target is missed.
+/* bench_step CASE... [--rounds N]: measures a training step on one stage
+ * (forward, backward, AdamW), with one thread and with two, and compares it
+ * with the model's matrix products alone: by oneDNN, or in bf16 by our own
+ * kernels. All take turns in rounds of one run; figures are median
+ * (least..most), ratios are taken round by round. Prints a line of JSON per
+ * case, and a table at the end; exit 1 if a target is missed.
  *
  * bench_step worker CASE THREADS: trains a step for every line on
  * stdin, for a script that lets several programs take turns. */
@@ -17,8 +18,8 @@
 #include <string.h>
 
 enum {
-    MAX_COUNT = 64,   /* of rounds, of threads */
-    SMALL_STEPS = 50, /* per turn: they are short */
+    MAX_COUNT = 64,   /* most rounds, most threads */
+    SMALL_STEPS = 50, /* steps per turn of a small model: they are short */
 };
 
 static const struct {
@@ -67,7 +68,7 @@ static int read_count(const char *text)
     return (int)n;
 }
 
-/* "bert", or "bert-bf16": the same in two bytes. */
+/* Returns the case "bert", or with "bert-bf16" the same in bf16. */
 static struct lab_size find(const char *name)
 {
     static const char suffix[] = "-bf16";
@@ -119,9 +120,9 @@ static void worker(const char *name, int n_threads)
 
 struct result {
     double flops;
-    struct series seconds[2]; /* of a step: with one thread, with two */
-    struct series copies;     /* two steps at once, a thread each */
-    struct series rate[2];    /* of the products alone, in FLOP/s */
+    struct series seconds[2]; /* per step: with one thread, with two */
+    struct series copies;     /* per step: two at once, a thread each */
+    struct series rate[2];    /* products alone, in FLOP/s */
     /* Shares of the threads' time, with one thread and with two. */
     double part[2][VP_CPU_PART_COUNT];
 };
@@ -186,7 +187,7 @@ static bool judge(FILE *table, bool met)
     return met;
 }
 
-/* The step's rate against that of its products. */
+/* Compares the FLOP rate of the step with that of its products. */
 static bool report_rate(const struct result *r, int t, bool judged, FILE *table)
 {
     struct series rate = inverse(&r->seconds[t], r->flops);
@@ -213,8 +214,8 @@ static bool report_rate(const struct result *r, int t, bool judged, FILE *table)
     return true;
 }
 
-/* Nothing but products and attention may take more than 8 %; of a small model,
- * what is outside of kernels not more than 3 %. */
+/* Targets: each part other than products and attention takes at most 8 % of the
+ * time; with a small model, time outside of kernels is at most 3 %. */
 static bool report_parts(const struct result *r, int t, bool small, FILE *table)
 {
     static const char *const names[VP_CPU_PART_COUNT] = {

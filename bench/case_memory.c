@@ -1,6 +1,6 @@
-/* Memory as planned against memory as the schedule should need it: weight
- * versions, slots, what recomputation leaves of a slot; and the bytes that a
- * step of asynchronous training copies. */
+/* Compares planned memory with the memory that the schedule needs by theory:
+ * weight versions, slots, bytes of a slot with recomputation; and counts the
+ * bytes that a step of asynchronous training copies. */
 #include "bench.h"
 
 #include <stdatomic.h>
@@ -32,7 +32,8 @@ static struct lab *plan(const char *schedule, int n_stages, int n_mb,
 
 /* ---- Versions ----------------------------------------------------------- */
 
-/* Weights of a stream against those of a synchronous run of the same cut. */
+/* Compares the weights of pipedream with those of 1f1b with the same
+ * partition. */
 static bool check_versions(struct bench *bench, int n_stages)
 {
     int partition[MAX_STAGES];
@@ -88,7 +89,8 @@ static bool check_slots(struct bench *bench, const char *schedule, int n_stages,
 
 /* ---- Recomputation ------------------------------------------------------ */
 
-/* Bytes that one more minibatch in flight takes, of the middle stage. */
+/* Returns the bytes that one more minibatch in flight needs on the middle
+ * stage. */
 static int64_t slot_bytes(double recompute)
 {
     enum { STAGES = 3, FEW = 4, MANY = 12 };
@@ -115,8 +117,8 @@ static enum vp_status counting_copy(struct vp_stream *stream, void *dst,
     return vp_backend_cpu.device->copy(stream, dst, src, n_bytes);
 }
 
-/* Per minibatch; a loss is all that must be: the host writes a batch where the
- * first stage reads it. */
+/* Returns the bytes copied per minibatch. Only the loss has to be copied: the
+ * host writes a batch directly where the first stage reads it. */
 static int64_t bytes_copied(void)
 {
     enum { STAGES = 4, MINIBATCHES = 8 };

@@ -1,8 +1,8 @@
-/* What an action costs beside its kernels: eight ranks whose kernels do
- * nothing. Everything else happens: batches are read, messages pass, versions
- * advance, every action is recorded and watched, every step is reported. CPU
- * time is that of the whole process, so it holds the reader and the conductor,
- * and what a rank spends on falling asleep and waking up. */
+/* Measures the cost of an action without its kernels: eight ranks whose kernels
+ * do nothing. All else runs as usual: batches are read, messages sent, versions
+ * advanced, every action is recorded and watched, every step reported. CPU time
+ * is that of the whole process, so it includes the reader, the thread that runs
+ * the trainer, and the time in which ranks fall asleep and wake up. */
 #include "bench.h"
 #include "no_work.h"
 
@@ -32,7 +32,7 @@ static double cpu_seconds(void)
            1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
 }
 
-/* Of a whole run of `n_mb` minibatches. */
+/* Returns the number of actions in a run of `n_mb` minibatches. */
 static double count_actions(const char *name, int n_mb)
 {
     bool stream = vp_generator_find(name)->stream;

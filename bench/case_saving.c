@@ -1,9 +1,9 @@
-/* What a checkpoint costs training, against copying the state once. One stage
- * trains with the program's saver at checkpoint_every 50, 1 and 0 in turn. Its
- * thread waits until the checkpoint before is on disk, then copies: both are
- * timed inside of it. What training lost in all is the time of the steps that
- * had a copy made or a file written beside them, less that of as many steps
- * without. */
+/* Compares the cost of a checkpoint for training with one copy of the state.
+ * One stage trains with the saver of vpipe at checkpoint_every 50, 1 and 0 in
+ * turn. Its thread waits until the last checkpoint is on disk, then copies the
+ * state: both times are measured inside the saver. The total loss of training
+ * is the time of the steps during which a copy was made or a file written,
+ * minus the time of the same number of undisturbed steps. */
 #include "bench.h"
 
 #include "base/clock.h"
@@ -16,28 +16,28 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A round takes 100 steps, so that checkpoint_every 50 saves once in its turn,
- * long before the end of it. */
+/* A round has 100 steps, so that checkpoint_every 50 saves once in its turn,
+ * long before the end of the turn. */
 enum { WARM_STEPS = 20, STEPS_50 = 40, STEPS_1 = 20, STEPS_0 = 40 };
 enum { PATIENCE_MS = 120000 };
 
 struct turn {
     double steps[SERIES_MAX]; /* seconds */
     int n_steps, n_busy, n_saved;
-    double busy; /* seconds of the steps that saved or had a writer beside */
-    double wait; /* of them, waiting for the disk... */
-    double copy; /* ... and copying */
+    double busy; /* seconds of steps that saved or ran beside a writer */
+    double wait; /* seconds of waiting for the disk, within `busy` */
+    double copy; /* seconds of copying, within `busy` */
 };
 
 struct rig {
     struct lab *lab;
     struct vp_config config;
     struct vp_checkpoints *checkpoints;
-    struct vp_saver saver; /* that of the checkpoints, timed */
-    int64_t n_bytes;       /* of the state */
-    int64_t committed;     /* step; -1: none */
-    int64_t last_ns;       /* of the step before */
-    int64_t begun_ns;      /* when the copy began */
+    struct vp_saver saver; /* calls that of `checkpoints`, and times it */
+    int64_t n_bytes;       /* size of the state */
+    int64_t committed;     /* step of the last checkpoint; -1: none */
+    int64_t last_ns;       /* end of the last step */
+    int64_t begun_ns;      /* start of the copy */
     bool writing;
     struct turn *turn;
 };
@@ -120,7 +120,7 @@ static int64_t count_bytes(struct lab *lab)
 static void open_rig(struct rig *rig, const struct bench *bench, int n_threads,
                      const char *folder)
 {
-    /* Of the model only what a manifest says about it; the lab has its own. */
+    /* The model here is only for the manifest; the lab builds the real one. */
     static const char text[] = "model_type: bert\nsynthetic_data: true\n"
                                "checkpoint_every: 1\nkeep_checkpoints: 1\n";
     struct lab_spec spec = { .size = bench->size,
@@ -201,7 +201,7 @@ static double median_step(const struct turn *turn)
     return series_median(&series);
 }
 
-/* Between buffers that have been used before. */
+/* Returns the seconds of a memcpy between buffers whose pages are mapped. */
 static double copy_once(int64_t n_bytes)
 {
     size_t n = (size_t)n_bytes;
@@ -223,7 +223,7 @@ static double copy_once(int64_t n_bytes)
     return seconds;
 }
 
-/* The same by the saver, of an idle trainer; then its time to the disk. */
+/* Times a save while the trainer is idle: the copy, then the write to disk. */
 static void save_idle(struct rig *rig, struct results *results)
 {
     struct vp_trainer *trainer = lab_trainer(rig->lab);

@@ -1,8 +1,7 @@
-/* Speed-up against what the schedule owes. Two cores do not give two stages
- * twice the speed of one: memory and clocks are shared. What independent copies
- * of the one-stage run, as many as there are stages, lose to each other is not
- * the pipeline's fault, so the target is simulated speed-up x the scaling of such
- * copies. */
+/* Compares the speed-up of a pipeline with the simulated one. Cores share
+ * memory and clocks, so n stages on n cores cannot be n times as fast as one. n
+ * independent copies of the one-stage run measure this loss, and the target is
+ * the simulated speed-up times the scaling of these copies. */
 #include "bench.h"
 
 #include "forecast.h"
@@ -16,8 +15,8 @@ struct contest {
     struct series single, copies, piped; /* seconds */
     struct series forecast;              /* seconds */
     struct series owed;                  /* simulated speed-up */
-    /* Milliseconds of F, B and update per minibatch, all stages together. */
-    struct series work[2][N_KINDS]; /* of one stage, of the pipeline */
+    /* Milliseconds of F, B and update per minibatch, summed over the stages. */
+    struct series work[2][N_KINDS]; /* [0]: one stage, [1]: the pipeline */
 };
 
 static int n_stages_of(const struct bench *bench)
@@ -137,7 +136,7 @@ static void print_work(struct bench *bench, const struct contest *c)
                 series_median(&c->work[i][1]), series_median(&c->work[i][2]));
 }
 
-/* (single / piped) / (simulated x single / copies), round by round. */
+/* Returns (single / piped) / (simulated x single / copies), round by round. */
 static struct series share_of(const struct contest *c)
 {
     struct series share = series_ratio(&c->copies, &c->piped);

@@ -1,10 +1,11 @@
+/* The case `worker` of bench_pipeline: trains when a script asks for it. */
 #include "bench.h"
 
 #include "comm/comm.h"
 #include "forecast.h"
 #include "job/processes.h"
 
-/* Rank r is process r. */
+/* Joins the other processes; rank r is process r. */
 static struct vp_world *join(const struct vp_processes *self)
 {
     int processes[VP_MAX_STAGES];
@@ -19,7 +20,7 @@ static struct vp_world *join(const struct vp_processes *self)
     return world;
 }
 
-/* The lead measures, all get its cut. */
+/* The lead measures the blocks and cuts; all processes get its partition. */
 static void cut(const struct lab_spec *spec, bool is_lead, int *partition)
 {
     if (spec->n_stages == 1)
@@ -34,8 +35,8 @@ static void cut(const struct lab_spec *spec, bool is_lead, int *partition)
                 &(struct vp_err){ .text = "the processes lost each other" });
 }
 
-/* A line of JSON per run, for as long as lines arrive on stdin. */
-static void obey(struct lab *lab, const struct lab_spec *spec)
+/* Trains once for each line on stdin, and prints a line of JSON per run. */
+static void run_on_request(struct lab *lab, const struct lab_spec *spec)
 {
     struct vp_stage_costs costs[VP_MAX_STAGES];
     struct forecast forecast;
@@ -61,7 +62,7 @@ static void obey(struct lab *lab, const struct lab_spec *spec)
     }
 }
 
-static void obey_as_copies(const struct bench *bench, int n_mb)
+static void run_copies_on_request(const struct bench *bench, int n_mb)
 {
     struct lab *copies[VP_MAX_STAGES];
     int n = bench->n_copies;
@@ -94,7 +95,7 @@ void case_worker(struct bench *bench)
     struct lab *lab;
 
     if (bench->n_copies > 0) {
-        obey_as_copies(bench, n_mb);
+        run_copies_on_request(bench, n_mb);
         return;
     }
     if (n_stages > lab_n_blocks(&bench->size))
@@ -106,7 +107,7 @@ void case_worker(struct bench *bench)
     cut(&spec, self.index == 0, partition);
     lab = lab_open(&spec);
     if (self.index == 0)
-        obey(lab, &spec);
+        run_on_request(lab, &spec);
     else if (vp_trainer_follow(lab_trainer(lab), NULL, &followed, &err) !=
              VP_OK)
         lab_die("worker", &err);

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Asynchronous or synchronous? Loss on held-out text against tokens and time.
+"""Compares asynchronous and synchronous training: held-out loss over tokens and time.
 
   bench/convergence.py run [MODE]...   trains, into --runs DIR
   bench/convergence.py draw            the picture and the table
 
 Every mode trains the same small BERT (its file in configs/) on the same batches
 of this repository's text; `single` is one stage with an update after every
-minibatch, as a reference without a pipeline. Each mode is run with every
-learning rate of --rates and shown at the one that ends best, since stale
-gradients and larger batches do not want the same one. Needs only base Python.
+minibatch, as a reference without a pipeline. Each mode is run with every learning
+rate of --rates, and shown with the rate that has the lowest final loss: the best rate
+depends on the staleness of gradients and on the batch size. Needs only base Python.
 """
 import argparse
 import json
@@ -59,7 +59,7 @@ def arguments():
 # ---- Running ----------------------------------------------------------------
 
 def snapshot(args):
-    """The text of the sources at the time of the first run, in one file."""
+    """Writes the text of the sources to one file, at the first run."""
     path = args.runs.resolve() / "text.txt"
     if not path.exists():
         files = sorted(f for folder in ("src", "tools", "tests", "docs")
@@ -93,7 +93,7 @@ def train(args, mode, rate):
 # ---- Reading ----------------------------------------------------------------
 
 class Run:
-    """Held-out loss after so many tokens and seconds of training."""
+    """Held-out losses of a run, with the tokens and seconds of training."""
 
     def __init__(self, folder):
         self.rate = folder.name.rsplit("-", 1)[1]
@@ -118,7 +118,7 @@ class Run:
         return self.losses[-1]
 
     def seconds_to(self, loss):
-        """When the held-out loss first fell to `loss`, or None."""
+        """Returns the time at which the held-out loss first fell to `loss`, or None."""
         for t, x in zip(self.seconds, self.losses):
             if x <= loss:
                 return t
@@ -132,12 +132,12 @@ def read_runs(args, mode):
 
 # ---- Drawing ----------------------------------------------------------------
 
-W, H = 460, 300          # of a panel's plot
+W, H = 460, 300          # size of a panel's plot
 LEFT, TOP, GAP = 64, 96, 84
 
 
 def ticks(most, n=5):
-    """About n round steps from 0 to `most`."""
+    """Returns about n round values from 0 to `most`."""
     scale = 10.0 ** math.floor(math.log10(most / n))
     step = next(m * scale for m in (1, 2, 2.5, 5, 10) if m * scale * n >= most)
     return [i * step for i in range(int(most / step) + 1)]
@@ -149,7 +149,7 @@ def text(x, y, words, anchor="start", size=13, fill="#333", extra=""):
 
 
 def panel(left, title, unit, scale, runs, of, low, high):
-    """One plot; of(run) gives its x values."""
+    """Draws one plot; of(run) returns its x values."""
     most = max(of(r)[-1] for r in runs.values()) * scale
 
     def px(x):

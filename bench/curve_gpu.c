@@ -1,7 +1,8 @@
-/* curve_gpu CASE FOLDER STEPS: trains a model in bf16 without dropout, on a GPU or,
- * if it is a small one, on one core, and leaves in FOLDER what another program needs to do the same: `weights`, the
- * initial ones in floats, `batches`, every batch in 32-bit integers, and
- * `index.json`, which says what is where and holds the losses. */
+/* curve_gpu CASE FOLDER STEPS: trains a model in bf16 without dropout, on a GPU
+ * or, if the model is small, on one core. Writes to FOLDER the files with which
+ * another program can repeat the training: `weights`, the initial weights in
+ * floats, `batches`, all batches in 32-bit integers, and `index.json`, with
+ * names, offsets and losses. */
 #include "backend/plugin.h"
 #include "lab.h"
 #include "model/model.h"

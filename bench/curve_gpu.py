@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Does PyTorch learn the same as vpipe in bf16?
+"""Compares the losses of PyTorch and vpipe in bf16.
 
-Takes what curve_gpu left in a folder (initial weights, batches, losses), trains
-the same model of Hugging Face's transformers under autocast to bf16 on the same
-batches, and compares the mean loss of the last 20 steps: they may differ by 1 %.
+Reads the folder that curve_gpu has written (initial weights, batches, losses),
+trains the same model of Hugging Face's transformers under autocast to bf16 on the
+same batches, and compares the mean loss of the last 20 steps: they may differ by 1 %.
 
   mkdir out && build/curve_gpu bert out 200 && bench/curve_gpu.py out
 
@@ -12,7 +12,7 @@ Cases with a hyphen in their names train on one core on both sides.
 import json
 import sys
 
-sys.path.pop(0)  # this folder has a tokenizers.py of its own
+sys.path.pop(0)  # tokenizers.py in this folder would hide the library
 import numpy  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
@@ -37,7 +37,7 @@ def make_model(z):
 
 
 def load_weights(model, z, folder):
-    """Every parameter must be named by exactly one entry."""
+    """Loads the weights; exactly one entry must name each parameter."""
     data = numpy.fromfile(f"{folder}/weights", numpy.float32)
     named = dict(model.named_parameters())
     groups, at = {True: [], False: []}, 0

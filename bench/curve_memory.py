@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Step time against peak memory: PyTorch's activation_memory_budget and vpipe.
+"""Step time over peak memory: PyTorch's activation_memory_budget and vpipe.
 
 BERT-large on one GPU in bf16, one minibatch per step. PyTorch compiles the model
-anew for each budget (0: recompute all it can, 1: keep all) and reports the peak of
-its allocator; vpipe trains with recompute_in_backward and a share of each stage's
-lines, and reports the bytes that it planned and allocated.
+again for each budget (0: recompute all it can, 1: keep all) and reports the peak of
+its allocator; vpipe trains with recompute_in_backward and a recompute_ratio, and
+reports the bytes that it planned and allocated.
 
   bench/curve_memory.py --program build/vpipe [--budgets 1,0.5,0.25,0]
                         [--ratios 0,0.5,1] [--batch 32] [--seq 512]
   bench/curve_memory.py --program build/vpipe --swap
 
 With --swap: four stages that share the GPU, 16 minibatches of 8 x 512 tokens per
-update, with some of what they save kept, swapped or recomputed.
+update, with a share of the saved activations kept, swapped or recomputed.
 
-A line of JSON per point. What vpipe plans is what it allocates, and what memory_limit
-is compared with; a budget of PyTorch is a share of its saved activations.
+Prints a line of JSON per point. vpipe allocates exactly the bytes of its plan, which
+memory_limit limits; a budget of PyTorch is a share of its saved activations.
 """
 import argparse
 import json
@@ -127,7 +127,7 @@ def main():
     for ratio in numbers(args.ratios):
         own_point(args.program, ratio, case, stages=1, accumulation_steps=1,
                   recompute_ratio=ratio, recompute_in_backward="true")
-    # A process each: what one has compiled or cached must not help the next.
+    # A process for each point, so that compiled code and caches are not shared.
     for budget in numbers(args.budgets):
         subprocess.run([sys.executable, __file__, "--point", str(budget),
                         "--batch", str(args.batch), "--seq", str(args.seq)],

@@ -1,3 +1,4 @@
+/* Reads the mean costs of a run from its trace, and simulates its schedule. */
 #include "forecast.h"
 
 #include "lab.h"

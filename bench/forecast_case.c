@@ -1,3 +1,5 @@
+/* One case of bench_forecast: measures a profile, searches a plan, trains
+ * it. */
 #include "forecast_case.h"
 
 #include "base/clock.h"
@@ -11,13 +13,13 @@
 enum {
     N_WARM = 3,      /* steps before those that count */
     STREAM_PART = 8, /* minibatches of a stream that are timed together */
-    N_TRIES = 4,     /* of a run whose kernels sleep */
+    N_TRIES = 4,     /* runs of a case whose kernels sleep */
 };
 
 struct forecast_model {
     struct lab_size size;
     struct forecast_device device;
-    struct lab *lab; /* graphs and configuration; it trains nothing */
+    struct lab *lab; /* for its graphs and configuration; never trains */
     int devices[VP_MAX_STAGES];
     struct vp_train_config train;
     struct vp_stage_config stage;
@@ -117,8 +119,8 @@ static bool is_found(enum vp_status st, const struct vp_err *err)
     return st == VP_OK;
 }
 
-/* The plan for a limit between the least plan and the fastest one without a
- * limit. */
+/* Searches a plan for a limit between the bytes of the smallest plan (`room` 0)
+ * and those of the fastest plan without a limit (1). */
 static bool search(struct forecast_model *model, double room,
                    struct vp_search_input *input, struct forecast_result *out)
 {
@@ -135,7 +137,7 @@ static bool search(struct forecast_model *model, double room,
         return false;
     out->limit = least;
     if (room == 0.0 || most <= least)
-        return true; /* the least plan itself */
+        return true; /* the smallest plan itself */
     vp_search_result_release(at);
     out->limit += (int64_t)(room * (double)(most - least));
     for (int r = 0; r < VP_MAX_STAGES; r++)
@@ -163,7 +165,7 @@ static bool make_plan(struct forecast_model *model,
 
 /* ---- The run ------------------------------------------------------------ */
 
-/* Steps as they are reported; those that count are the middle ones. */
+/* Collects the times of steps; the first and the last ones do not count. */
 struct watch {
     int64_t n, first, end; /* steps; `end`: the first that does not count */
     int part;              /* steps that are timed together */
@@ -253,7 +255,8 @@ bool forecast_case_run(struct forecast_model *model,
     memset(out, 0, sizeof(*out));
     if (!make_plan(model, run, out))
         return false;
-    /* Other programs may keep a rank from its core when it should wake. */
+    /* Repeated, as other programs on the machine can delay a rank that wakes
+     * up. */
     for (int i = 0;
          i == 0 || (i < n_tries && out->step > 1.05 * out->plan.time.step); i++)
         train(model, run->n_mb, n_rounds, out);

@@ -1,3 +1,4 @@
+/* Finds and prints the gaps between actions on a GPU. */
 #include "gaps.h"
 
 #include "lab.h"
@@ -35,7 +36,8 @@ static bool is_update(const struct vp_trace_event *event)
     return event->kind == VP_ACTION_REDUCE || event->kind == VP_ACTION_UPDATE;
 }
 
-/* What all ranks did, by its beginning. The caller frees it. */
+/* Returns the actions of all ranks, sorted by their start. The caller frees
+ * them. */
 static struct span *collect(const struct vp_trace *trace, int *n_out)
 {
     struct span *spans;
@@ -58,7 +60,7 @@ static struct span *collect(const struct vp_trace *trace, int *n_out)
     return spans;
 }
 
-/* Nothing ran for `ns` before `span`. */
+/* Counts a gap of `ns` before `span`. */
 static void add_gap(struct gaps *gaps, int64_t ns, const struct span *span,
                     double most_us)
 {

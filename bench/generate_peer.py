@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""New tokens per second: `vpipe generate` and transformers, taking turns.
+"""Compares new tokens per second of `vpipe generate` and transformers.
 
   bench/generate_peer.py --device cpu               batches of 1 and 64
   bench/generate_peer.py --device cuda --dtype bf16
 
 Both continue the same prompts with a GPT-2 of 124M random weights, greedily, and
-never end early. The model is made by this script: nothing is downloaded. Modes of
-transformers: `eager`, as generate() is called by default, and `static`, a static
-cache and a compiled forward. A round runs all of them once; the table has medians
-over rounds, and ratios are medians of ratios within a round, since machines
-change speed. Times are of the tokens after the first one; loading the model,
-compiling and the prompt are left out on both sides.
+never end early. This script makes the model: nothing is downloaded. Modes of
+transformers: `eager`, the default of generate(), and `static`, a static cache and a
+compiled forward. A round runs all of them once; the table has medians over rounds,
+and ratios are medians of ratios within a round, since machines change speed. Times
+count the tokens after the first one, without loading the model, compiling and the
+prompt, on both sides.
 Needs PyTorch and transformers.
 """
 import argparse
@@ -24,7 +24,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# transformers imports tokenizers, which is not the script of that name here.
+# transformers imports the library tokenizers, which tokenizers.py here would hide.
 sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() !=
                ROOT / "bench"]
 
@@ -83,8 +83,8 @@ class Peer:
             self.model.forward = self.compiled(self.model.forward)
 
     def compiled(self, plain):
-        """The forward of single tokens, with CUDA graphs on a GPU; prompts
-        run as they are, so that the cache is not memory of a graph."""
+        """Returns a compiled forward for single tokens, with CUDA graphs on a GPU.
+        Prompts are not compiled: the cache must not be memory of a CUDA graph."""
         torch = self.torch
         fast = torch.compile(
             plain, mode="reduce-overhead" if self.args.device == "cuda" else None)
@@ -111,7 +111,8 @@ class Peer:
         return time.perf_counter() - start, out
 
     def rate(self, prompts):
-        """Tokens per second after the first token of each text, and ids."""
+        """Returns the tokens per second after the first token of each text, and the
+        ids."""
         first, _ = self.generate(prompts, 1)
         seconds, ids = self.generate(prompts, self.args.new)
         n = (self.args.new - 1) * prompts.shape[0]
@@ -143,7 +144,7 @@ def run_vpipe(args, folder, prompts):
 
 
 def same_ids(a, b):
-    """The share of ids before the first difference of each text."""
+    """Returns the share of ids before the first difference of each text."""
     n_same = 0
     for x, y in zip(a, b):
         for i, (p, q) in enumerate(zip(x, y)):

@@ -1,3 +1,4 @@
+/* Takes profiles of a GPU by the functions of its backend. */
 #include "gpu_profile.h"
 
 #include "backend/plugin.h"

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""headline.py [--program vpipe]: plans under a memory limit, trained on one GPU
-that four stages share. BERT-large, 16 minibatches of 8 x 512 tokens per update.
+"""headline.py [--program vpipe]: trains plans under a memory limit on one GPU that
+four stages share. BERT-large, 16 minibatches of 8 x 512 tokens per update.
 
-Two limits: halfway between the bytes of keeping all activations and those of
-GPipe with full recomputation, and 1.1 times the latter. For each limit the plans
-of vpipe's search (with and without swap), GPipe, PipeDream's cut, and the least
-`recompute_ratio` of 1f1b that fits are trained; then batch 16 under 2.9 GiB.
-A line per plan: forecast and measured milliseconds of an update, bytes of the
-largest stage. A table of ratios last."""
+There are two limits: halfway between the bytes of keeping all activations and those
+of GPipe with full recomputation, and 1.1 times the latter. For each limit it trains
+the plans of vpipe's search (with and without swap), GPipe, PipeDream's partition, and
+1f1b with the smallest `recompute_ratio` that fits; then batch 16 under 2.9 GiB.
+Prints a line per plan: forecast and measured milliseconds of an update, bytes of the
+largest stage; and a table of ratios at the end."""
 import argparse
 import json
 import os
@@ -41,7 +41,8 @@ class Lab:
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def train(self, steps=STEPS, **more):
-        """Milliseconds of an update, largest stage; None if it is refused."""
+        """Returns the milliseconds of an update and the bytes of the largest stage;
+        None if vpipe refuses the configuration."""
         run = os.path.join(self.folder, f"run{self.n}")
         done = self.call("train", self.config(**more), "--max-steps",
                          str(steps), "--output", run, "--quiet")
@@ -53,7 +54,7 @@ class Lab:
                 max(steps[-1]["memory"]))
 
     def plan(self, planner, limit, *flags, **more):
-        """A plan file, its forecast in ms, bytes; None if nothing fits."""
+        """Returns a plan file, its forecast in ms, and bytes; None if nothing fits."""
         path = os.path.join(self.folder, f"plan{self.n}.json")
         done = self.call("plan", self.config(**more), "--planner", planner,
                          "--memory", str(int(limit)), "--profile", "measured",
@@ -74,7 +75,7 @@ def show(name, forecast, measured, n_bytes, note=""):
 
 
 def contest(lab, limit, **more):
-    """Milliseconds by plan, of those that fit."""
+    """Returns the milliseconds of each plan that fits."""
     out = {}
     for name, planner, flags in (("search", "vpipe", ()),
                                  ("search, swap", "vpipe", ("--swap",)),

@@ -1,3 +1,5 @@
+/* Builds model, data and trainer of a measured run; runs it; cuts its
+ * stages. */
 #include "lab.h"
 
 #include "base/clock.h"
@@ -22,16 +24,16 @@ struct lab {
     int replicas[VP_MAX_STAGES];
     int devices[VP_MAX_STAGES];
     bool stream;
-    struct vp_backend_ops ops; /* those of spec.backend, watched */
+    struct vp_backend_ops ops; /* those of spec.backend, with counters */
     struct vp_device_ops device;
     struct vp_train_config train;
-    struct vp_trainer *trainer;   /* NULL: only planned */
-    struct vp_priced_plan priced; /* if so */
+    struct vp_trainer *trainer;   /* NULL: there is only a plan */
+    struct vp_priced_plan priced; /* without a trainer */
     struct vp_backend *backend;
     int64_t allocated;
 };
 
-/* What trainers open, what they opened last, and the bytes that they have
+/* The backend that trainers open, the one that was opened last, and the bytes
  * allocated since the last lab was opened. */
 static const struct vp_backend_ops *opens = &vp_backend_cpu;
 static struct vp_backend *opened;
@@ -97,8 +99,8 @@ static void add_dims(struct lab *lab, int64_t tgt_seq, int64_t n_labels)
                                                  n_labels };
 }
 
-/* Masked LM: labelled rows only, and all rows in case a batch has more of
- * them. */
+/* Masked LM has two buckets: one with labelled rows only, and one with all rows
+ * for batches that have more labels. */
 static void open_graphs(struct lab *lab)
 {
     const struct lab_size *s = &lab->spec.size;
@@ -333,7 +335,7 @@ double lab_run_together(struct lab *const *labs, int n, int n_mb)
     return sum / n;
 }
 
-/* ---- Asking ------------------------------------------------------------- */
+/* ---- Properties --------------------------------------------------------- */
 
 int64_t lab_rank_bytes(struct lab *lab, int rank)
 {

@@ -1,3 +1,4 @@
+/* Prints the time of each kind of call beside its limit. */
 #include "limit.h"
 
 #include <stdio.h>
@@ -11,13 +12,14 @@ static const char *judge(bool *met, double value, double most)
     return value <= most ? "met" : "MISSED";
 }
 
-/* Milliseconds of a step. */
+/* Returns milliseconds per step. */
 static double per_step(const struct limit *limit, double seconds)
 {
     return 1e3 * seconds / limit->n_calls;
 }
 
-/* What the row would take at its limit. */
+/* Returns the seconds of a row at its limit: products alone on the GPU, other
+ * kernels at the copy rate. */
 static double least(const struct limit *limit, const struct vp_profile_row *row)
 {
     return row->kind == VP_PROFILE_PRODUCT ? row->alone
@@ -31,7 +33,7 @@ static int longer_first(const void *a, const void *b)
     return (x->seconds < y->seconds) - (x->seconds > y->seconds);
 }
 
-/* Rows of a kind; a row for each, and their sum. */
+/* Prints the rows of a kind and their sum. */
 static bool print_kind(const struct limit *limit, enum vp_profile_kind kind,
                        const char *title, double most, bool each)
 {
@@ -61,7 +63,8 @@ static bool print_kind(const struct limit *limit, enum vp_profile_kind kind,
     return met;
 }
 
-/* The power limit is a product's, too, when it does not come in bursts. */
+/* Compares the products with long runs of the same product: the power limit of
+ * the GPU also slows a product that runs without pauses. */
 static void print_at_length(const struct limit *limit)
 {
     double in_step = 0.0, at_length = 0.0;
@@ -78,7 +81,7 @@ static void print_at_length(const struct limit *limit)
            in_step / at_length);
 }
 
-/* What is judged by neither. */
+/* Prints rows that have no target. */
 static void print_rest(const struct limit *limit)
 {
     for (int i = 0; i < limit->calls.n_rows; i++) {

@@ -1,4 +1,4 @@
-/* How far a training step on a GPU is from what its parts allow. */
+/* Compares a training step on a GPU with the limits of its parts. */
 #ifndef VP_BENCH_LIMIT_H
 #define VP_BENCH_LIMIT_H
 
@@ -7,22 +7,22 @@
 
 #include <stdbool.h>
 
-/* Steps that were recorded follow steps that were not, round by round: so the
- * clocks of the GPU are the same for both. */
+/* Rounds of recorded and unrecorded steps alternate, so that the clocks of the
+ * GPU are the same for both. */
 struct limit {
     const char *name;
-    struct series ms;          /* per step, while nothing is recorded */
-    struct series recorded;    /* while it is */
-    struct series busy;        /* of it, the GPU had a kernel running */
-    struct vp_profile replays; /* the last of these rounds */
-    int n_replays;             /* steps of it */
-    struct vp_profile calls;   /* call by call; no rows: not taken */
-    int n_calls;               /* steps of it */
+    struct series ms;          /* per unrecorded step */
+    struct series recorded;    /* ms per recorded step */
+    struct series busy;        /* ms per recorded step with a kernel running */
+    struct vp_profile replays; /* the last recorded round */
+    int n_replays;             /* steps in `replays` */
+    struct vp_profile calls;   /* by call; no rows: not measured */
+    int n_calls;               /* steps in `calls` */
     double copy_rate;          /* bytes per second */
-    double most_idle;          /* share of a step */
+    double most_idle;          /* target: idle share of a step */
 };
 
-/* A table; false if a target is missed. */
+/* Prints a table. Returns false if a target is missed. */
 bool limit_print(const struct limit *limit);
 
 #endif

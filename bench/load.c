@@ -1,3 +1,4 @@
+/* Measures the costs of actions as a function of the ranks at work. */
 #include "load.h"
 
 #include <stdlib.h>
@@ -5,7 +6,7 @@
 
 enum {
     N_ALONE = 6, /* steps of one minibatch */
-    N_FULL = 6,  /* steps as they are compared later */
+    N_FULL = 6,  /* whole steps, like those that are compared later */
 };
 
 static bool computes(int kind)
@@ -21,7 +22,8 @@ static double seconds_of(const struct vp_trace_event *e)
 
 /* ---- Samples ------------------------------------------------------------ */
 
-/* Times of one kind of action of one stage, and the ranks at work then. */
+/* Seconds of an action, and the mean number of ranks that computed
+ * meanwhile. */
 struct sample {
     double seconds, load;
 };
@@ -54,7 +56,7 @@ static int by_seconds(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Means of the middle half: disturbed actions are not part of it. */
+/* Returns the means of the middle half, which leaves out disturbed actions. */
 static struct sample middle(struct samples *samples)
 {
     struct sample sum = { 0.0, 0.0 };
@@ -74,7 +76,7 @@ static struct sample middle(struct samples *samples)
 
 struct run {
     struct samples kinds[VP_MAX_STAGES][VP_ACTION_KIND_COUNT];
-    struct samples gaps; /* from an action to its reader elsewhere */
+    struct samples gaps; /* from an action to its reader on another rank */
 };
 
 static void run_release(struct run *run)
@@ -86,13 +88,14 @@ static void run_release(struct run *run)
     free(run);
 }
 
-/* When an action really computes: waits are at its start. */
+/* Returns the time at which an action begins to compute, after its waits. */
 static int64_t begin_of(const struct vp_trace_event *e)
 {
     return e->start_ns + e->wait_ns;
 }
 
-/* Mean number of ranks that compute during an event, itself counted. */
+/* Returns the mean number of ranks that compute during an event, its own
+ * included. */
 static double load_of(const struct vp_trace *trace, int rank,
                       const struct vp_trace_event *e)
 {
@@ -131,7 +134,7 @@ static void add_gap(const struct vp_trace *trace, int rank,
         }
 }
 
-/* Takes over the events of the last `n_mb` minibatches. */
+/* Adds the events of the last `n_mb` minibatches to the samples. */
 static void add_trace(struct lab *lab, int n_mb, struct run *run)
 {
     struct vp_trace trace;
@@ -173,7 +176,7 @@ static struct run *run_steps(const struct lab_spec *spec, int n_mb, int n_steps)
 
 /* ---- Both --------------------------------------------------------------- */
 
-/* Seconds of an action as a line over the ranks at work. */
+/* Seconds of an action as a linear function of the number of ranks at work. */
 struct line {
     double base, slope; /* base: at load 0 */
 };
@@ -183,8 +186,8 @@ static double at_load(struct line line, double load)
     return line.base + line.slope * load;
 }
 
-/* The line of least squares through the samples for which `keep` is set; flat if
- * loads hardly differ, or if more load would make it faster. */
+/* Returns the least-squares line through the samples with `keep`; a constant if
+ * loads hardly differ, or if the line would fall with load. */
 static struct line fit_line(const struct samples *samples, const bool *keep)
 {
     double n = 0.0, x = 0.0, y = 0.0, xx = 0.0, xy = 0.0, spread;
@@ -207,7 +210,7 @@ static struct line fit_line(const struct samples *samples, const bool *keep)
                           .slope = (xy - x * y / n) / spread };
 }
 
-/* The same without what was disturbed: samples of twice the line or more. */
+/* The same without disturbed samples: those of at least twice the line. */
 static struct line fit_undisturbed(const struct samples *samples)
 {
     bool *keep = calloc((size_t)samples->n + 1, sizeof(*keep));
@@ -225,7 +228,7 @@ static struct line fit_undisturbed(const struct samples *samples)
     return line;
 }
 
-/* Sums over the kinds that compute, for the report. */
+/* Updates the mean load, weighted by seconds, for the report. */
 static void note_loads(struct sample point, double *load, double *weight)
 {
     *load = (*load * *weight + point.load * point.seconds) /

@@ -1,4 +1,5 @@
-/* What actions cost at two loads of the machine: one rank at work, and all. */
+/* Costs of actions at two loads of the machine: one rank at work, and all
+ * ranks. */
 #ifndef VP_BENCH_LOAD_H
 #define VP_BENCH_LOAD_H
 
@@ -14,14 +15,13 @@ struct load_costs {
     double load[2];
 };
 
-/* Two runs of `spec`: steps of one minibatch, where one rank computes at a time
- * and the others wait; and steps as they are, in which a rank computes beside one
- * other at the start and beside all in the middle. The cost of an action is a line
- * over the number of ranks that compute, fitted to all of its times. B contains W
- * unless the schedule splits them. */
+/* Measures two runs of `spec`: steps of one minibatch, where one rank computes
+ * at a time; and whole steps, where the number of computing ranks varies. The
+ * cost of an action is a line over the number of computing ranks, fitted to all
+ * of its times. B includes W unless the schedule splits them. */
 void load_measure(const struct lab_spec *spec, struct load_costs *out);
 
-/* The time of a schedule under these costs. */
+/* Returns the simulated seconds of a schedule with these costs. */
 double load_simulate(const struct vp_schedule *schedule,
                      const struct load_costs *costs);
 

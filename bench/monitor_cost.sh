@@ -1,11 +1,11 @@
 #!/bin/bash
-# bench/monitor_cost.sh PROGRAM [ROUNDS]: the CPU time that showing a run takes,
-# as a share of the run's own. The run has status.json, TensorBoard, Prometheus and
-# a dashboard with a reader of its events and a scrape a second; `vpipe top` draws
-# it in a terminal. Counted are the threads that write and serve, and
-# vpipe top itself: a difference of two runs would be smaller than their noise, and
-# would not see status.json, which every run has. Prints a line per round and the
-# median; status 1 if that is 0.5 % or more.
+# bench/monitor_cost.sh PROGRAM [ROUNDS]: measures the CPU time of monitoring, as a
+# share of the run's CPU time. The run has status.json, TensorBoard, Prometheus and a
+# dashboard with a client of its events and one scrape per second; `vpipe top` shows it
+# in a terminal. Counts the threads that write and serve, and vpipe top: the difference
+# of two runs would be smaller than their noise, and would not include status.json,
+# which every run has. Prints a line per round and the median; exits 1 if the median is
+# 0.5 % or more.
 set -euo pipefail
 
 program=$(realpath "${1:?usage: bench/monitor_cost.sh PROGRAM [ROUNDS]}")

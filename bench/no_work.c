@@ -1,3 +1,4 @@
+/* Backend functions that do nothing. */
 #include "no_work.h"
 
 enum vp_status no_work_sum_squares(struct vp_backend *backend,

@@ -1,5 +1,5 @@
-/* Functions of a backend that compute nothing: what is left of a step is the
- * runtime. Sums are 0. */
+/* Functions of a backend that compute nothing, to measure the runtime alone.
+ * Sums are 0. */
 #ifndef VP_BENCH_NO_WORK_H
 #define VP_BENCH_NO_WORK_H
 

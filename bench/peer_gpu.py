@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A training step of PyTorch and of vpipe on one GPU, in one run.
+"""Compares a training step of PyTorch and of vpipe on one GPU, in one run.
 
 Both train the same model (same layers, batch, dropout, loss, AdamW), PyTorch
 under autocast to bf16 with fp32 weights, vpipe in bf16 with fp32 weights in two
@@ -10,11 +10,11 @@ them, with the GPU idle at both ends.
   bench/peer_gpu.py --program build/bench_gpu [--modes eager,compile,...] [CASE]...
   bench/peer_gpu.py --table
 
-Cases are those of bench_gpu. Of masked LM the loss needs the logits of labelled
-tokens only: vpipe runs both ways beside PyTorch, and `-labelled` cases give
-PyTorch the same advantage. Every case in every mode is a line of the results
-file, so that a long comparison can be made piece by piece; the table takes the
-last line of each. What PyTorch compiles is kept beside that file.
+Cases are those of bench_gpu. The loss of masked LM needs the logits of labelled tokens
+only: vpipe runs with all logits and with these, and in `-labelled` cases PyTorch
+computes only these, too. Every case in every mode is a line of the results file, so
+that a long comparison can be made in parts; the table takes the last line of each.
+Compiled code of PyTorch is kept beside that file.
 """
 import argparse
 import fcntl
@@ -60,13 +60,13 @@ def arguments():
     p.add_argument("--modes", default=",".join(MODES))
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--limit", type=int, default=900,
-                   help="seconds for a contestant to get ready")
+                   help="seconds in which a contestant must be ready")
     p.add_argument("--together", action="store_true",
                    help="all cases get ready before the first turn, and share "
                         "the memory")
     p.add_argument("--results", default="peer-gpu.jsonl")
     p.add_argument("--table", action="store_true",
-                   help="of the results so far; measure nothing")
+                   help="print the results so far; measure nothing")
     p.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     p.add_argument("cases", nargs="*")
     args = p.parse_args()
@@ -159,8 +159,8 @@ def build(z):
 
 
 def measure_alone():
-    """While workers get ready side by side, only one of them at a time measures
-    the kernels among which it chooses."""
+    """Lets only one worker at a time measure kernels for autotuning, while workers
+    prepare in parallel."""
     import torch
     from torch._inductor.runtime.benchmarking import benchmarker
 
@@ -168,7 +168,7 @@ def measure_alone():
     measure = benchmarker.benchmark_gpu
 
     def in_turn(call, *args, **options):
-        call()  # compiles it, which takes longer than all that follows
+        call()  # compiles, which takes longer than the measurement
         torch.cuda.synchronize()
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -229,7 +229,7 @@ class Contestant:
         return self.about
 
     def read(self):
-        """The next line; None if the contestant ended or takes too long."""
+        """Returns the next line; None if the contestant ended or takes too long."""
         signal.alarm(self.limit)
         try:
             line = self.process.stdout.readline()
@@ -255,8 +255,8 @@ def out_of_time(_signal, _frame):
 
 
 def start_peers(args, names):
-    """{case: {mode: contestant}}, those that failed too. They get ready side by
-    side."""
+    """Returns {case: {mode: contestant}}, failed ones included. They prepare in
+    parallel."""
     here = os.path.abspath(__file__)
     peers = {name: {mode: Contestant(
         [sys.executable, here, "--worker", name, mode], args.limit)
@@ -268,8 +268,8 @@ def start_peers(args, names):
 
 
 def start_own(args, name):
-    """vpipe as the case says; masked LM also with labelled rows only. Those that
-    cannot start, for want of memory, say, are left out."""
+    """Starts vpipe for the case; masked LM also with labelled rows only. Leaves out
+    those that cannot start, for example because memory is short."""
     names = {"vpipe": name, "vpipe_labelled": name + "-labelled"}
     own = {}
     for key, case in names.items():
@@ -285,7 +285,7 @@ def start_own(args, name):
 
 
 def contest(args, name, peers):
-    """Lines for the results file, one per mode; without times if PyTorch or
+    """Returns lines for the results file, one per mode; without times if PyTorch or
     vpipe failed."""
     able = [peer for peer in peers.values() if peer.about]
     own = start_own(args, name) if able else {}
@@ -314,7 +314,7 @@ def spread(values, digits=2):
 
 
 def read_results(path):
-    """{case: {mode: line}}, in the order of the cases."""
+    """Returns {case: {mode: line}}, in the order of the cases."""
     found = {name: {} for name in CASES}
     with open(path, encoding="utf-8") as lines:
         for line in map(json.loads, lines):
@@ -327,7 +327,7 @@ def ratio(line, key):
 
 
 def print_case(name, lines):
-    """A row; returns the median ratio to the best mode, None without one."""
+    """Prints a row. Returns the median ratio to the best mode, None without one."""
     ran = {m: x for m, x in lines.items() if "torch" in x}
     cells = [spread(lines[m]["torch"]) if m in ran
              else "failed" if m in lines else "" for m in MODES]
@@ -348,7 +348,7 @@ def print_case(name, lines):
 
 def print_table(path):
     results = read_results(path)
-    ratios = {True: [], False: []}  # by whether PyTorch has labelled rows only
+    ratios = {True: [], False: []}  # True: PyTorch has labelled rows only
     print("\nms per step: median (least..most); ratios and GiB to torch's best "
           "mode; labelled: vpipe computes logits of labelled tokens only")
     print(f"| case | {' | '.join(MODES)} | best | vpipe | torch / vpipe "

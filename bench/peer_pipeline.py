@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pipelines on CPU cores: vpipe against torch.distributed.pipelining.
+"""Compares pipelines on CPU cores: vpipe and torch.distributed.pipelining.
 
 Both train the same BERT (layers, batch, labelled tokens, dropout, AdamW,
 minibatches per update, threads per stage) with 1, 4 and 8 stages, in fp32 and
@@ -16,8 +16,8 @@ stage, all at once. With these,
 
   share = speed-up / (simulated speed-up x speed of a copy)
 
-is the part of the owed speed-up that the pipeline delivers: 1 if nothing but
-the schedule and the machine costs time. A figure is `median (least..most)` over
+is the part of the possible speed-up that the pipeline reaches: 1 if only the
+schedule and the machine cost time. A figure is `median (least..most)` over
 rounds; ratios are taken round by round. The summary comes last.
 
   bench/peer_pipeline.py --program build/bench_pipeline [--precisions bf16]
@@ -50,14 +50,14 @@ def arguments():
     p.add_argument("--program", default=beside if os.path.exists(beside)
                    else "build/bench_pipeline")
     p.add_argument("--stages", default="4,8")
-    p.add_argument("--threads", type=int, default=1, help="of a stage")
+    p.add_argument("--threads", type=int, default=1, help="per stage")
     p.add_argument("--precisions", default="fp32,bf16")
-    p.add_argument("--schedule", default="1f1b", help="vpipe's")
+    p.add_argument("--schedule", default="1f1b", help="schedule of vpipe")
     p.add_argument("--unpinned", action="store_true",
-                   help="on any cores, to try it where they are too few")
-    p.add_argument("--rounds", type=int, default=5, help="at most")
+                   help="use any cores, for a trial on a machine with too few")
+    p.add_argument("--rounds", type=int, default=5, help="most rounds")
     p.add_argument("--minutes", type=float, default=3.6,
-                   help="after the first, no round begins that would end later")
+                   help="no round after the first begins if it would end later")
     p.add_argument("--minibatches", type=int, default=16, help="per update")
     p.add_argument("--head", choices=("labelled", "full"), default="labelled")
     p.add_argument("--vocab", type=int, default=8192)
@@ -76,7 +76,7 @@ def arguments():
 # ---- Cuts of torch's stages -------------------------------------------------
 
 def balance(costs, n_stages):
-    """Sizes of consecutive parts with the least largest cost."""
+    """Returns the sizes of consecutive parts whose largest cost is least."""
     n = len(costs)
     sums = [0.0]
     for cost in costs:
@@ -92,7 +92,7 @@ def balance(costs, n_stages):
 
 
 def flops(args):
-    """Of attention, feed-forward layer and head, relative to each other."""
+    """Returns relative costs of attention, feed-forward layer and head."""
     h, rows = args.hidden, args.labels if args.head == "labelled" else args.seq
     return {"embedding": 0.0, "attention": 4.0 * h * h + args.seq * h,
             "mlp": 8.0 * h * h,
@@ -100,7 +100,7 @@ def flops(args):
 
 
 def cuts(args, n_stages, seconds):
-    """A few cuts of the 2 x layers units, without repetitions."""
+    """Returns a few cuts of the 2 x layers units, without repetitions."""
     found = []
     for by in (seconds, flops(args)):
         costs = [by["attention"], by["mlp"]] * args.layers
@@ -116,7 +116,7 @@ def cuts(args, n_stages, seconds):
 # ---- torch, one process per stage -------------------------------------------
 
 def modules(args):
-    """Classes of the parts."""
+    """Returns the classes of the parts."""
     from torch import nn
     from torch.nn import functional as F
 
@@ -159,7 +159,7 @@ def modules(args):
             return self.norm(x + F.dropout(self.down(F.gelu(self.up(x))), p))
 
     class Head(nn.Module):
-        """The loss / minibatches, of labelled rows only or of all logits."""
+        """Returns the loss / minibatches, of labelled rows only or of all logits."""
 
         def __init__(self):
             super().__init__()
@@ -239,8 +239,8 @@ class TorchStage:
             self.pipe(name, n_mb).step()
 
     def step(self, name, n_mb=0):
-        """Weights are cast once per update: the context spans all
-        minibatches."""
+        """Returns an autocast context for all minibatches of an update, so that
+        weights are cast once per update."""
         import torch
 
         with torch.autocast("cpu", torch.bfloat16,
@@ -251,8 +251,8 @@ class TorchStage:
 
 
 def time_parts(args, precision):
-    """Seconds per minibatch of each part: forward, backward and its share of
-    an update."""
+    """Returns the seconds per minibatch of each part: forward, backward and its
+    share of an update."""
     import torch
 
     seconds = {}
@@ -312,7 +312,7 @@ class TorchWorker:
         return time.perf_counter() - start
 
     def setup(self, precision):
-        """Tries the cuts with short updates, then warms the best one up."""
+        """Tries the cuts with short updates, then warms up the best one."""
         args, best = self.args, None
         found = self.share(cuts(args, self.n, time_parts(args, precision))
                            if self.rank == 0 else None)
@@ -344,7 +344,7 @@ class TorchWorker:
             else:
                 self.say({"seconds": self.timed(self.stages[words[1]],
                                                 words[0])})
-        # Threads of gloo that still run would abort a usual end.
+        # Threads of gloo that still run would abort a normal exit.
         sys.stdout.flush()
         os._exit(0)
 
@@ -352,8 +352,8 @@ class TorchWorker:
 # ---- The contest ------------------------------------------------------------
 
 def pick_cores(n):
-    """The first n cores in the order of their numbers; threads of one physical
-    core are not both used while others are free."""
+    """Returns n cores in the order of their numbers. Uses two threads of a physical
+    core only if no other core is free."""
     free, seen, order = sorted(os.sched_getaffinity(0)), {}, []
     for core in free:
         try:
@@ -372,13 +372,13 @@ def pick_cores(n):
 
 
 def share_of(args, cores, first, n_ranks=1):
-    """The cores of ranks from `first` on."""
+    """Returns the cores of ranks from `first` on."""
     t = args.threads
     return cores if args.unpinned else cores[first * t:(first + n_ranks) * t]
 
 
 class Worker:
-    """Processes of one contestant; the first one is spoken to."""
+    """Processes of one contestant; requests go to the first one."""
 
     def __init__(self, name, commands):
         self.name, self.n = name, len(commands)
@@ -498,7 +498,7 @@ def target(values, least, missed):
 
 
 def contest(args, cores, peers, precision, ends):
-    """At least one round; no other begins that would end after `ends`."""
+    """Runs at least one round; others only if they would end before `ends`."""
     teams = [Team(args, cores, precision, n, peer) for n, peer in peers.items()]
     last = 0.0
     for i in range(args.rounds):

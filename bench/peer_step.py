@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A training step of PyTorch and of vpipe on one device, in one run.
+"""Compares a training step of PyTorch and of vpipe on one device, in one run.
 
 Both train the same model (same precision, layers, batch, dropout, loss, AdamW),
 with the same number of threads on the same cores. They are set up and warm
@@ -8,10 +8,10 @@ contestant around the whole step.
 
   bench/peer_step.py --program build/bench_step [--models bert,gpt2,...]
 
-Models are the cases of bench_step, in bf16 with -bf16 behind the name (torch:
-autocast to bfloat16, weights and AdamW in fp32); bert computes the logits of every token on
-both sides, bert-labelled those of the labelled tokens on both sides. Needs a
-Python with torch; PyPI's CPU build will do.
+Models are the cases of bench_step, with the suffix -bf16 in bf16 (torch: autocast to
+bfloat16, weights and AdamW in fp32). On both sides bert computes the logits of every
+token, bert-labelled those of the labelled tokens. Needs a Python with torch; PyPI's
+CPU build will do.
 """
 import argparse
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The pipeline of torch.distributed.pipelining and that of vpipe, in one run.
+"""Compares the pipelines of torch.distributed.pipelining and vpipe, in one run.
 
 Both train the same BERT (same layers, batch, labelled tokens, dropout, AdamW,
 fp32, 1F1B, one thread per stage) with 1, 2 and 4 stages on the same cores;
@@ -49,7 +49,8 @@ def arguments():
 # ---- torch, one process per stage -------------------------------------------
 
 def cut(args, n_stages):
-    """First layer of every stage; the most even cut, the head counted too."""
+    """Returns the first layer of every stage in the most balanced cut, with the cost
+    of the head."""
     rows = args.labels / args.seq if args.head == "labelled" else 1.0
     head = rows * (args.vocab + args.hidden) / (12.0 * args.hidden)
     best = None
@@ -266,7 +267,7 @@ def start_torch(args, n_stages):
     return Contestant("torch", n_stages, processes)
 
 
-LONGER = 4  # a stream is measured over more minibatches: it never drains
+LONGER = 4  # a stream is measured over more minibatches, as it never drains
 
 
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to",

@@ -1,3 +1,4 @@
+/* A thread that samples what each compute thread does. */
 #include "profile.h"
 
 #include "backend/cpu/fast.h"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tables and pictures from the rows of bench_scaling.
+"""Makes tables and pictures from the rows of bench_scaling.
 
   bench/scaling.py study ROWS       tables; pictures into --images
-  bench/scaling.py calibrate ROWS   the table of simulated against measured
+  bench/scaling.py calibrate ROWS   table of simulated and measured times
 
-Of the mixes of stages and replicas, a schedule is shown at its fastest. Needs
-only base Python.
+Each schedule is shown with its fastest mix of stages and replicas. Needs only base
+Python.
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ COLOURS = {"gpipe": "#3a7d44", "1f1b": "#2f5fa7", "1f1b deep": "#7aa6de",
            "pipedream": "#d98324", "macrobatch": "#8a8f98"}
 PARTS = (("computing", "#2f5fa7"), ("bubble", "#e3c35a"),
          ("communication", "#c23b4b"))
-BARS_AT = 32     # ranks of the second picture
+BARS_AT = 32     # number of ranks in the second picture
 
 
 def arguments():
@@ -44,7 +44,7 @@ class Study:
         self.schedules = [s for s in COLOURS if s in unique(rows, "schedule")]
 
     def best(self, model, gbit, ranks, schedule):
-        """The fastest mix, or None where the schedule cannot run."""
+        """Returns the fastest mix, or None if the schedule cannot run."""
         mixes = [r for r in self.rows
                  if (r["model"], r["gbit"], r["ranks"], r["schedule"]) ==
                  (model, gbit, ranks, schedule)]
@@ -102,7 +102,7 @@ def show_calibration(rows):
 
 # ---- Pictures ---------------------------------------------------------------
 
-W, H = 290, 240          # of a panel
+W, H = 290, 240          # size of a panel
 LEFT, TOP, GAP = 60, 64, 46
 
 
@@ -131,7 +131,7 @@ def legend(names, x, y):
 
 
 def speed_panel(study, model, gbit, left, top):
-    """Speed-up over one rank; both axes double per step."""
+    """Draws the speed-up over one rank; both axes are logarithmic."""
     low, high = 0, math.log2(study.ranks[-1])
     first = math.log2(study.ranks[0])
 

@@ -1,9 +1,9 @@
-/* The simulator against real pipelines, with costs measured in two ways:
+/* Compares the simulator with real pipelines, with costs measured in two ways:
  *   forecast   before the run: every stage alone, one minibatch in the pipe,
- *              and how much slower a core is when others compute as well;
- *              where ranks outnumber cores, time goes slower for all
- *   replay     in the run itself, waits excluded: what is left is the error of
- *              the simulator, not of the costs */
+ *              times the slow-down of a core while others compute; if there
+ *              are more ranks than cores, all slow down further
+ *   replay     in the run itself, without waits: shows the error of the
+ *              simulator, without that of the costs */
 #include "scaling.h"
 
 #include "forecast.h"
@@ -34,8 +34,8 @@ static int n_cores(void)
     return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* How much longer `n` independent trainings, each about the size of a stage,
- * take than one alone. */
+/* Returns the time of `n` independent trainings at once, each about the size of
+ * a stage, relative to one alone. */
 static double slow_down(int n, int n_stages)
 {
     struct lab_spec spec = {
@@ -58,7 +58,7 @@ static double slow_down(int n, int n_stages)
     return series_median(&ratio);
 }
 
-/* The most even cut by blocks that are timed once for all. */
+/* Cuts into the most balanced stages; blocks are timed once for all calls. */
 static void cut(const struct lab_spec *spec, int *partition)
 {
     static struct vp_stage_costs blocks[VP_MAX_STAGES];
@@ -70,7 +70,7 @@ static void cut(const struct lab_spec *spec, int *partition)
     lab_cut_by(spec, blocks, partition);
 }
 
-/* As `vpipe compare` does. */
+/* Reads the costs from the trace, as `vpipe compare` does. */
 static void read_costs(struct lab *lab, struct vp_stage_costs *costs)
 {
     struct vp_trace trace;

@@ -1,8 +1,9 @@
-/* Big models on many ranks, by simulation. A rank is a host with one GPU and
- * one network port. The time of a block is its FLOPs over a rate that was
- * measured for the whole model on one GPU; a message takes a latency and its
- * bytes over the bandwidth, and computing goes on meanwhile. Replicas add
- * gradients by a ring between backward and update, overlapped with nothing. */
+/* Simulates large models on many ranks. A rank is a host with one GPU and one
+ * network port. The time of a block is its FLOPs divided by a rate that was
+ * measured for the whole model on one GPU; a message takes a latency plus its
+ * bytes divided by the bandwidth, and overlaps with computing. Replicas add
+ * gradients by a ring all-reduce between backward and update, without
+ * overlap. */
 #include "scaling.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@ enum {
     MAX_BLOCKS = 128,
 };
 
-static const double limit_bytes = 139.0 * 0x1p30; /* of an H200 */
+static const double limit_bytes = 139.0 * 0x1p30; /* memory of an H200 */
 static const double latency = 20e-6;
 static const double gbits[] = { 10.0, 25.0, 100.0 };
 
@@ -23,8 +24,8 @@ struct blocks {
     int n;
 };
 
-/* Twice the warm-up of 1f1b leaves time for messages: when a gradient comes
- * back, there are still forwards to do. */
+/* `deeper`: factor of the warm-up depth. Twice the warm-up of 1f1b hides
+ * messages: a rank has forwards to compute while it waits for a gradient. */
 static const struct contestant {
     const char *name, *schedule;
     int deeper;
@@ -40,10 +41,11 @@ struct mix {
     const struct vp_generator *generator;
     struct lab_spec spec;
     int partition[VP_MAX_STAGES], depth[VP_MAX_STAGES];
-    double gib; /* of the fullest rank */
+    double gib; /* memory of the rank that needs most */
 };
 
-/* Seconds and compute seconds of one update, or of as many minibatches. */
+/* Time of one update, or of N_MB minibatches of a stream, and sum of the
+ * computing times of all ranks. */
 struct span {
     double seconds, busy;
 };
@@ -104,7 +106,8 @@ static void cost_blocks(const struct scaling_model *model, struct blocks *out)
 
 /* ---- Time --------------------------------------------------------------- */
 
-/* The mix with links of so many bytes per second; 0: all in no time. */
+/* Computes the costs of the stages of a mix. `bandwidth` in bytes per second;
+ * 0: transfers take no time. */
 static void stage_costs(const struct mix *mix, const struct blocks *blocks,
                         double bandwidth, struct vp_stage_costs *out)
 {
@@ -171,8 +174,9 @@ static struct span simulate(const struct mix *mix,
     return span;
 }
 
-/* A group from an empty pipe to an empty pipe; a stream as it flows, which is
- * what it takes for twice as much, less what it takes once. */
+/* Simulates a mix: synchronous schedules from an empty pipe to an empty pipe;
+ * streams without filling and draining, as the time of twice the minibatches
+ * minus that of once. */
 static struct span time_mix(const struct mix *mix, const struct blocks *blocks,
                             double bandwidth)
 {
@@ -193,7 +197,7 @@ static struct span time_mix(const struct mix *mix, const struct blocks *blocks,
 
 /* ---- Rows --------------------------------------------------------------- */
 
-/* One rank with all blocks and no messages. */
+/* Returns the seconds of one rank with all blocks and no messages. */
 static double alone(const struct blocks *blocks)
 {
     double seconds = 0.0;
@@ -227,7 +231,7 @@ static void print_row(const struct scaling_model *model, const struct mix *mix,
            (span.seconds - free.seconds) / span.seconds, mix->gib);
 }
 
-/* Of the fullest rank. */
+/* Returns the memory of the rank that needs most, in GiB. */
 static double gib_of(const struct lab_spec *spec)
 {
     struct lab_spec dry = *spec;
@@ -252,7 +256,7 @@ static double gib_of(const struct lab_spec *spec)
     return most / 0x1p30;
 }
 
-/* Recomputes everything where a minibatch's activations cannot be kept. */
+/* Plans the mix; recomputes everything if the activations do not fit. */
 static bool plan_mix(struct mix *mix, const struct blocks *blocks)
 {
     lab_cut_by(&mix->spec, blocks->costs, mix->partition);

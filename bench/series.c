@@ -1,3 +1,4 @@
+/* Median, least and most of a few measurements. */
 #include "series.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The i-th smallest. */
+/* Returns the i-th smallest value. */
 static double ranked(const struct series *series, int i)
 {
     double sorted[SERIES_MAX];

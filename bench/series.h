@@ -1,4 +1,4 @@
-/* A few measurements of the same thing. */
+/* A series of measurements of the same quantity. */
 #ifndef VP_BENCH_SERIES_H
 #define VP_BENCH_SERIES_H
 
@@ -9,18 +9,18 @@ struct series {
     int n;
 };
 
-/* Measurements beyond the last place are ignored. */
+/* Adds a measurement; ignored if the series is full. */
 void series_add(struct series *series, double value);
-/* 0 if there is none. */
+/* Return 0 for an empty series. */
 double series_median(const struct series *series);
 double series_min(const struct series *series);
 double series_max(const struct series *series);
-/* a / b, one by one: rounds are compared with themselves, so that a machine
- * that slows down for a while slows both. */
+/* Returns a / b round by round, so that a change of the machine's speed affects
+ * both. */
 struct series series_ratio(const struct series *a, const struct series *b);
-/* "12.34 (12.01..13.20)" */
+/* Writes "12.34 (12.01..13.20)": median, least, most. Returns `text`. */
 const char *series_text(const struct series *series, char text[48]);
-/* As JSON: [12.34, 12.01, 13.20] = median, least, most. */
+/* Writes the same as JSON: [12.34, 12.01, 13.20]. Returns `text`. */
 const char *series_json(const struct series *series, char text[64]);
 
 #endif

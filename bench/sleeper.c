@@ -1,3 +1,4 @@
+/* The sleeping device of the tests, for benchmarks. */
 #include "sleeper.h"
 
 #include "../tests/sleepdevice.h"

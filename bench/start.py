@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How long does `vpipe train` take to start?
+"""Measures how long `vpipe train` takes to start.
 
   bench/start.py [--rounds N] [--program PATH]... CONFIG [KEY=VALUE]...
 
-Seconds from the command to the summary (configuration, data, devices, first
-weights are ready) and to the end of the first step, of one or more programs that
-take turns. The first round is shown by itself: caches of files and of products are
-cold then. Each run is killed after its first step; its folder is removed.
+Prints the seconds from the command to the summary (configuration, data, devices and
+first weights are ready) and to the end of the first step, for one or more programs
+that take turns. The first round is printed separately: file caches and caches of
+kernels are cold then. Each run is killed after its first step; its folder is removed.
 """
 import argparse
 import shutil
@@ -20,7 +20,8 @@ LIMIT = 300  # seconds
 
 
 def run(program, config, sets):
-    """Seconds to the line of the model and to that of the first step."""
+    """Returns the seconds to the line about the model and to that of the first
+    step."""
     folder = tempfile.mkdtemp()
     command = [program, "train", config, "--output", folder + "/run",
                "--set", "print_frequency=1"]

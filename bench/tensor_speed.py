@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A stage as a group of tensor-parallel ranks against one rank, on CPU cores.
+"""Compares a stage of tensor-parallel ranks with one rank, on CPU cores.
 
 BERT is trained on one stage: as 2 and as 4 ranks (mp_size) of 4 threads, and as
 one rank with all these threads, 8 and 16. Both have the same cores. They take
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 
-SKIPPED = 3  # steps of a run that do not count
+SKIPPED = 3  # first steps of a run, which are not counted
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -33,13 +33,13 @@ def arguments():
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--program", default=beside if os.path.exists(beside)
                    else "build/vpipe")
-    p.add_argument("--ranks", default="2,4", help="of a group")
-    p.add_argument("--threads", type=int, default=4, help="of a rank")
+    p.add_argument("--ranks", default="2,4", help="ranks per group")
+    p.add_argument("--threads", type=int, default=4, help="threads per rank")
     p.add_argument("--precisions", default="fp32,bf16")
-    p.add_argument("--rounds", type=int, default=5, help="at most")
+    p.add_argument("--rounds", type=int, default=5, help="most rounds")
     p.add_argument("--minutes", type=float, default=3.6,
-                   help="after the first, no round begins that would end later")
-    p.add_argument("--steps", type=int, default=8, help="of a turn")
+                   help="no round after the first begins if it would end later")
+    p.add_argument("--steps", type=int, default=8, help="steps per turn")
     p.add_argument("--minibatches", type=int, default=1, help="per update")
     p.add_argument("--vocab", type=int, default=30528)
     p.add_argument("--hidden", type=int, default=1024)
@@ -69,16 +69,16 @@ def spread(values, digits=3):
 # ---- One run ----------------------------------------------------------------
 
 def read_steps(run):
-    """Seconds of the steps that count."""
+    """Returns the seconds of the steps that count."""
     with open(os.path.join(run, "metrics.jsonl")) as f:
         steps = [row for row in map(json.loads, f) if "loss" in row]
     return [row["seconds"] for row in steps[SKIPPED:]]
 
 
 def read_waits(run, n_mb):
-    """Per rank: the seconds from the first action that counts to the end, and
-    those in sums by kind of action. With one stage, a rank waits for nothing
-    else but, in UPDATE, the norm of the gradients."""
+    """Returns per rank the seconds from the first counted action to the end, and the
+    seconds in sums by kind of action. With one stage, ranks wait only in sums and, in
+    UPDATE, for the norm of the gradients."""
     with open(os.path.join(run, "trace.json")) as f:
         events = [e for e in json.load(f)["traceEvents"] if e["ph"] == "X"]
     begin = min(e["ts"] for e in events
@@ -163,7 +163,7 @@ class Lab:
 # ---- The contest ------------------------------------------------------------
 
 def contest(lab, precision, ends):
-    """Pairs of a group and one rank."""
+    """Returns pairs of a group and one rank."""
     args = lab.args
     pairs = [tuple(Contestant(lab, precision, n, n_ranks * args.threads // n)
                    for n in (n_ranks, 1))
@@ -189,7 +189,8 @@ def contest(lab, precision, ends):
 
 
 def row(c, one):
-    """`one`: the rank to compare a group with; None for itself."""
+    """Returns the cells of a row. `one`: the rank to compare a group with; None for
+    that rank's own row."""
     text = [c.precision, c.name(), spread([1e3 * s for s in c.seconds], 1)]
     error = spread([c.forecast / s for s in c.seconds])
     if one is None:

@@ -1,4 +1,4 @@
-"""Speed of vpipe's tokenizers beside Hugging Face's, one thread each.
+"""Compares the speed of vpipe's tokenizers and Hugging Face's, one thread each.
 
     python bench/tokenizers.py BENCH_TOKENIZER NAME=TEXT.txt...
 
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-# This file has the library's name.
+# This file has the name of the library and would hide it.
 sys.path = [p for p in sys.path if p != os.path.dirname(os.path.abspath(__file__))]
 from tokenizers import (
     Tokenizer,
@@ -61,7 +61,7 @@ def train(kind, text, path):
 
 
 def run_theirs(path, lines):
-    """CPU seconds and the number of ids. A new object has an empty cache."""
+    """Returns CPU seconds and the number of ids. A new object has an empty cache."""
     tokenizer = Tokenizer.from_file(path)
     n_ids = 0
     start = time.process_time()

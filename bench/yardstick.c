@@ -1,3 +1,4 @@
+/* Runs the matrix products of a model alone and measures their rate. */
 #include "yardstick.h"
 
 #include "backend/cpu/fast.h"
@@ -13,7 +14,8 @@
 
 enum { MAX_SHAPES = 64, WARM = 1, TIMES = 2 };
 
-/* c [m, n] = a b; row-major, a [k, m] or b [n, k] where transposed. */
+/* c [m, n] = a b, row-major; a transposed a is [k, m], a transposed b is [n,
+ * k]. */
 struct shape {
     int64_t m, n, k;
     bool trans_a, trans_b;
@@ -24,9 +26,9 @@ struct yardstick {
     enum vp_dtype dtype;
     struct shape shapes[MAX_SHAPES];
     int n_shapes;
-    int64_t n_a, n_b, n_c;    /* elements of the largest */
-    float *a, *b, *c;         /* BF16: a and b are used as such */
-    struct vp_pool *pools[2]; /* BF16: of one thread, and of two */
+    int64_t n_a, n_b, n_c;    /* elements of the largest a, b and c */
+    float *a, *b, *c;         /* with BF16, a and b hold BF16 numbers */
+    struct vp_pool *pools[2]; /* with BF16: one thread, and two */
     void *scratch;
 };
 
@@ -56,7 +58,7 @@ static void count(struct yardstick *y, struct shape shape)
     y->n_c = y->n_c > shape.m * shape.n ? y->n_c : shape.m * shape.n;
 }
 
-/* Small whole numbers: no denormals, no infinities. */
+/* Allocates an array of small whole numbers: no denormals, no infinities. */
 static float *numbers(int64_t n)
 {
     void *pages;
@@ -76,7 +78,7 @@ static void setup_thread(void *ctx, int thread)
     vp_cpu_thread_setup(thread);
 }
 
-/* The same numbers in BF16, at the start of the array. */
+/* Converts the numbers to BF16 in place, at the start of the array. */
 static void shorten(float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)

@@ -1,7 +1,7 @@
-/* oneDNN's own rate on the products of a model: every linear layer's forward,
- * input gradient and weight gradient, each as one uncut call, on tensors
- * aligned as ours are. In bf16 the rate of our own products, without what is done
- * to their results. */
+/* Measures oneDNN's rate on the matrix products of a model: forward, input
+ * gradient and weight gradient of every linear layer, each as one call, on
+ * tensors with the same alignment as vpipe's. In bf16 it is the rate of vpipe's
+ * own products, without bias and activation. */
 #ifndef VP_BENCH_YARDSTICK_H
 #define VP_BENCH_YARDSTICK_H
 
@@ -11,8 +11,8 @@ struct yardstick;
 
 struct yardstick *yardstick_open(const struct vp_graph *graph);
 void yardstick_close(struct yardstick *yardstick);
-/* Floating-point operations per second over all products of a step, each shape
- * measured once and counted as often as the model has it. */
+/* Returns the FLOP/s over all products of a step. Each shape is measured once,
+ * and weighted by its number of uses in the model. */
 double yardstick_rate(struct yardstick *yardstick, int n_threads);
 
 #endif

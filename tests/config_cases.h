@@ -286,7 +286,7 @@ static const struct refused bad_values[] = {
     { BERT "learning_rate_policy: linear\n", NULL,
       "a.yml:2: key 'learning_rate_policy' must be one of constant, step, "
       "polynomial, exponential_decay, inverse_sqrt, cosine, not 'linear'; "
-      "use 'polynomial' (the root of the steps left)" },
+      "use 'polynomial' (the square root of the share of steps left)" },
     { BERT "learning_rate_policy: falling\n", NULL,
       "a.yml:2: key 'learning_rate_policy' must be one of constant, step, "
       "polynomial, exponential_decay, inverse_sqrt, cosine, not 'falling'; "

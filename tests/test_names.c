@@ -295,7 +295,8 @@ static void test_words(void **state)
         { "activation=gelu_new", "not 'gelu_new'; use 'gelu_tanh'" },
         { "schedule=zero-bubble", "not 'zero-bubble'; use 'zb-h1'" },
         { "learning_rate_policy=linear",
-          "not 'linear'; use 'polynomial' (the root of the steps left)" },
+          "not 'linear'; use 'polynomial' (the square root of the share of "
+          "steps left)" },
     };
 
     (void)state;

@@ -1,4 +1,5 @@
-/* The world as all transports have it, and the way to each one's functions. */
+/* The functions of comm.h that are the same for all transports; the others call
+ * the transport's tables. */
 #include "base/blocking.h"
 #include "comm/transport.h"
 
@@ -88,8 +89,8 @@ enum vp_status vp_world_status(const struct vp_world *world, struct vp_err *err)
     return status;
 }
 
-/* A wait without a limit is ended by a watchdog that knows what the other
- * processes do: it must know of the wait. */
+/* Registers a wait without a limit as a blocking call: only the watchdog can
+ * end it. */
 static int begin_wait(struct vp_limit limit)
 {
     return limit.length_ns < INT64_MAX
@@ -370,7 +371,7 @@ enum vp_status vp_group_add(struct vp_group *group, int member,
 
 /* ---- Sums --------------------------------------------------------------- */
 
-enum { BLOCK = 4096 }; /* floats: the sum is still in cache when copied */
+enum { BLOCK = 4096 }; /* floats: the sum is still in cache when it is copied */
 
 int vp_terms_sort(struct vp_term *terms, int n_terms)
 {

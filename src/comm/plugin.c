@@ -1,4 +1,4 @@
-/* Transports between processes: shared libraries beside the program. */
+/* Loads transports between processes from shared libraries. */
 #include "base/plugin.h"
 #include "base/blocking.h"
 #include "comm/transport.h"
@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* Of a library, not of this program. */
+/* Functions of a loaded library. */
 struct plugin {
     __typeof__(&vp_plugin_comm_version) version;
     __typeof__(&vp_plugin_describe) describe;

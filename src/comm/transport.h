@@ -1,4 +1,5 @@
-/* What a transport fills in. Private to comm and to plugins. */
+/* The tables of functions that a transport implements. Private to comm and to
+ * plugins. */
 #ifndef VP_COMM_TRANSPORT_H
 #define VP_COMM_TRANSPORT_H
 
@@ -11,16 +12,16 @@
 
 struct vp_world_ops {
     const char *name;
-    /* Before channels and groups are freed: nobody needs this process any
-     * more. Does not return after an error. */
+    /* Called before channels and groups are freed: waits until all processes
+     * are here. After an error it ends the process. */
     void (*leave)(struct vp_world *world);
     void (*free)(struct vp_world *world);
     bool (*is_mine)(const struct vp_world *world, int rank);
     bool (*is_apart)(const struct vp_world *world, int a, int b);
     void (*poll)(struct vp_world *world);
-    /* Tells the other processes why this one gave up. */
+    /* Sends the status of vp_world_abort() to the other processes. */
     void (*tell_abort)(struct vp_world *world, enum vp_status status);
-    /* Every process gives its status; the first failure, by rank. */
+    /* Finds the lowest rank that failed, and its status; VP_OK if none did. */
     enum vp_status (*agree)(struct vp_world *world, enum vp_status status,
                             struct vp_limit limit, int *rank_out,
                             enum vp_status *agreed_out);
@@ -32,7 +33,7 @@ struct vp_world_ops {
     enum vp_status (*group_create)(struct vp_world *world, const int *ranks,
                                    int n_members, size_t n_bytes,
                                    struct vp_group **out);
-    /* Of a transport that reaches devices; else NULL. */
+    /* NULL unless the transport accesses memory of devices: */
     enum vp_status (*meet)(struct vp_world *world, const char *address,
                            struct vp_limit limit);
     bool (*is_direct)(const struct vp_world *world, int a, int b);
@@ -64,7 +65,7 @@ struct vp_group_ops {
     void (*set_adder)(struct vp_group *group, int member, vp_adder_fn add,
                       void *ctx);
     void (*set_fast)(struct vp_group *group);
-    /* Of a transport that has them; else NULL. */
+    /* Optional; NULL if the transport has no parts and gathers: */
     enum vp_status (*set_parts)(struct vp_group *group,
                                 const struct vp_sum_part *parts, int n_parts);
     void (*gather)(struct vp_group *group, int member,
@@ -75,7 +76,7 @@ struct vp_group_ops {
                                     size_t n_bytes, void *all, void *stream);
     enum vp_status (*cut)(struct vp_group *group, const int64_t *ends,
                           int n_pieces);
-    /* Of the one piece of a group that was not cut. */
+    /* Sets the length of the only piece of a group that was not cut. */
     enum vp_status (*set_length)(struct vp_group *group, int member, int64_t n);
     void (*set_terms)(struct vp_group *group, int member,
                       const struct vp_term *terms, int n_terms);
@@ -86,7 +87,8 @@ struct vp_group_ops {
                             struct vp_limit limit, bool *done_out);
 };
 
-/* The first members of every transport's own. */
+/* First members of the structs in which a transport keeps its worlds, channels
+ * and groups. */
 struct vp_world {
     const struct vp_world_ops *ops;
     int n_ranks, lead, n_here;
@@ -96,7 +98,7 @@ struct vp_world {
     struct vp_err err;
     struct vp_channel *channels;
     struct vp_group *groups;
-    int links; /* number of those that are being made */
+    int links; /* current set; see vp_world_begin_links() */
 };
 
 struct vp_channel {
@@ -113,8 +115,9 @@ struct vp_group {
     int links;
 };
 
-/* What a plugin exports: functions only, as several are loaded side by side.
- * The first says with which VP_COMM_ABI it was built. */
+/* The functions that a plugin exports. They are looked up by name in each
+ * library, as several plugins may be loaded. vp_plugin_comm_version() returns
+ * the VP_COMM_ABI of its build. */
 #define VP_EXPORT __attribute__((visibility("default")))
 VP_EXPORT int vp_plugin_comm_version(void);
 VP_EXPORT void vp_plugin_describe(char *text, size_t n_bytes);
@@ -123,17 +126,19 @@ VP_EXPORT enum vp_status vp_plugin_join(const struct vp_processes *self,
                                         struct vp_world **out,
                                         struct vp_err *err);
 
-/* local/: also for channels of other worlds whose ends are in one process. */
+/* Creates a channel between threads; other transports use it for a channel with
+ * both ends in one process. */
 enum vp_status vp_local_channel_create(struct vp_world *world,
                                        const struct vp_link *link,
                                        struct vp_channel **out);
 
-/* ---- Sums: what transports have in common ------------------------------- */
+/* ---- Sums: functions for all transports --------------------------------- */
 
-/* Puts the terms that are added first, in their order; returns how many. */
+/* Sorts the terms: those that are added come first, in their order. Returns the
+ * number of these. */
 int vp_terms_sort(struct vp_term *terms, int n_terms);
-/* Elements [begin, end): sums in the first term, then copies it to the
- * others. */
+/* Adds elements [begin, end) of the first n_added terms into the first one, and
+ * copies the sum to all other terms. */
 void vp_terms_add(const struct vp_term *terms, int n_added, int n_terms,
                   int64_t begin, int64_t end);
 

@@ -1,3 +1,4 @@
+/* Chooses the buckets of a run and builds their graphs. */
 #include "config/buckets.h"
 
 static int64_t at_least_1(int64_t n)

@@ -1,4 +1,4 @@
-/* The lengths that a run's programs are made for, and their graphs. */
+/* The buckets (sets of lengths) of a run, and the graph of each. */
 #ifndef VP_CONFIG_BUCKETS_H
 #define VP_CONFIG_BUCKETS_H
 
@@ -6,19 +6,20 @@
 
 enum { VP_MAX_BUCKETS = 12 };
 
-/* Masked LM: a program for max_pred scored rows per sequence, and one with
- * room for every row, should a batch exceed that. Translation: four lengths,
- * batch_size counting tokens. Returns their number. */
+/* Writes the buckets of a run and returns their number. Masked LM: one bucket
+ * with max_pred scored rows per sequence, and one with all rows, for batches
+ * that have more. Translation: four lengths; batch_size counts tokens. */
 int vp_buckets_make(const struct vp_config *config,
                     struct vp_dims dims[VP_MAX_BUCKETS]);
 
-/* A graph for each, to be released by the caller, after a failure too. */
+/* Builds a graph for each bucket. The caller releases all n graphs, also after
+ * a failure; they must be zero before. */
 enum vp_status vp_buckets_build(const struct vp_config *config,
                                 const struct vp_dims *dims, int n,
                                 struct vp_graph *graphs, struct vp_err *err);
 
-/* A graph of the trained model to run forward: without dropout and label
- * smoothing. `outputs` is a set of enum vp_output. */
+/* Builds a graph for inference: without dropout and label smoothing. `outputs`
+ * is a set of enum vp_output. */
 enum vp_status vp_buckets_build_outputs(const struct vp_config *config,
                                         const struct vp_dims *dims,
                                         unsigned outputs,

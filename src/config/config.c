@@ -1,4 +1,4 @@
-/* Where the values of a configuration come from; whether its data is there. */
+/* Origins of the values of a configuration, and the check for its data. */
 #include "config/config.h"
 
 #include "base/nearest.h"

@@ -1,4 +1,4 @@
-/* The stages and ranks that a configuration asks for. */
+/* Counts the stages and ranks of a configuration. */
 #include "config/config.h"
 
 #include "config/hosts.h"
@@ -8,7 +8,7 @@ int vp_config_n_stages(const struct vp_config *config)
     return config->stages * config->chunks;
 }
 
-/* A configuration that no file was read into has no mp_size. */
+/* mp_size is 0 in a configuration that was not loaded. */
 static int n_members(const struct vp_config *config)
 {
     return config->mp_size > 0 ? config->mp_size : 1;

@@ -1,5 +1,5 @@
-/* A configuration for people: as a file, with the origin of every value, and
- * the table of keys. */
+/* Prints a configuration: as a file, with the origin of every value; and
+ * describes the table of keys. */
 #include "config/config.h"
 #include "config/key.h"
 #include "config/keys.h"
@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As much as a list of machines may take. */
+/* VALUE_BYTES: enough for the longest list of machines. */
 enum { VALUE_BYTES = 512 * 1024, ORIGIN_COLUMN = 44 };
 
 /* ---- Origins ------------------------------------------------------------ */
 
-/* What the sizes are those of. */
+/* Prints the key that chose the sizes of the model. */
 static void print_chooser(FILE *out, const struct vp_config *config)
 {
     static const char *const keys[] = { "module", "size", "config", "init" };
@@ -56,7 +56,8 @@ static void print_origin(FILE *out, const struct vp_config *config, int i)
 
 /* ---- Lines -------------------------------------------------------------- */
 
-/* Rows that only choose others say so in a comment. */
+/* With `explain`, keys that only choose defaults of others are printed as
+ * comments. */
 static void print_row(FILE *out, const struct vp_config *config, int i,
                       bool explain, char *value)
 {

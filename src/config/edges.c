@@ -1,10 +1,13 @@
+/* Decides from host and device of the ranks which messages go from GPU to
+ * GPU. */
 #include "config/edges.h"
 
 #include "sched/schedule.h"
 
 #include <string.h>
 
-/* The groups that hold a stage: ranks, or with mp_size as many each. */
+/* The tensor-parallel groups that own a stage, numbered as in the schedule; a
+ * group has mp_size ranks. */
 struct place {
     int first, n;
 };
@@ -23,7 +26,8 @@ static struct place place_of(const struct vp_config *config, int stage)
     return place;
 }
 
-/* Without machines every process has a GPU of its own. */
+/* Returns true if two ranks have the same GPU. Without machines every process
+ * has a GPU of its own. */
 static bool have_one_gpu(const struct vp_config *config, int a, int b)
 {
     const struct vp_machine *x, *y;
@@ -35,7 +39,8 @@ static bool have_one_gpu(const struct vp_config *config, int a, int b)
     return x->device == y->device && strcmp(x->host, y->host) == 0;
 }
 
-/* Each member of a group sends to the member with its number of the other. */
+/* Returns true if some rank of group `a` has the GPU of the rank of group `b`
+ * that it sends to, the one with the same number in its group. */
 static bool share_a_gpu(const struct vp_config *config, int a, int b)
 {
     for (int t = 0; t < config->mp_size; t++)
@@ -45,7 +50,7 @@ static bool share_a_gpu(const struct vp_config *config, int a, int b)
     return false;
 }
 
-/* GPUs reach each other directly if all pairs of different ranks do. */
+/* Messages go from GPU to GPU if no pair of ranks shares a GPU. */
 static enum vp_edge_kind edge_of(const struct vp_config *config, struct place a,
                                  struct place b)
 {
@@ -57,7 +62,8 @@ static enum vp_edge_kind edge_of(const struct vp_config *config, struct place a,
                                                             : VP_EDGE_HOST;
 }
 
-/* Which ranks have tied weights is not known here: all of them are looked at. */
+/* The ranks with tied weights are not known here, so tie_edge is that of all
+ * ranks. */
 static void resolve_sums(struct vp_config *config,
                          enum vp_edge_kind *replica_edges)
 {

@@ -1,3 +1,4 @@
+/* The table of names of other programs, and its lookup. */
 #include "config/hints.h"
 
 #include "config/keys.h"
@@ -9,11 +10,11 @@ enum { NAME_BYTES = 64, USE_BYTES = 96 };
 
 struct hint {
     const char *name;
-    const char *of;     /* the name is a value of this key, not a key */
-    const char *key;    /* of a configuration; NULL: none does that */
-    const char *value;  /* of the key; NULL: as it was */
-    const char *option; /* of vpipe train, in place of a key or beside it */
-    const char *note;   /* how the two differ, or what to do without either */
+    const char *of;     /* key whose value the name is; NULL: a key or option */
+    const char *key;    /* configuration key to use; NULL: none */
+    const char *value;  /* value for `key`; NULL: the user's value */
+    const char *option; /* option of vpipe train to use; NULL: none */
+    const char *note;   /* difference, or remedy without key and option */
 };
 
 #define NO_TOKENIZER \
@@ -118,7 +119,7 @@ static const struct hint hints[] = {
     { "micro_batch_size", .key = "batch_size" },
     { "microbatch_size", .key = "batch_size" },
     { "per_device_eval_batch_size", .key = "batch_size",
-      .note = "evaluations take it, too" },
+      .note = "evaluations use it, too" },
     { "per_device_train_batch_size", .key = "batch_size" },
     { "train_batch_size", .key = "batch_size", .note = ONE_UPDATE },
     { "train_micro_batch_size_per_gpu", .key = "batch_size" },
@@ -155,7 +156,7 @@ static const struct hint hints[] = {
     { "inverse_square_root", .of = "learning_rate_policy",
       .value = "inverse_sqrt" },
     { "linear", .of = "learning_rate_policy", .value = "polynomial",
-      .note = "the root of the steps left" },
+      .note = "the square root of the share of steps left" },
     { "lr_decay_iters", .note = "remove it: the rate falls until the last "
       "step" },
     { "lr_decay_steps", .note = "remove it: the rate falls until the last "
@@ -388,7 +389,8 @@ static const struct hint hints[] = {
 };
 /* clang-format on */
 
-/* Lower case, '_' for '-', no dashes in front. */
+/* Writes the name in lower case, with '_' for '-' and without leading
+ * dashes. */
 static void fold(const char *name, char out[NAME_BYTES])
 {
     size_t n = 0;
@@ -400,7 +402,7 @@ static void fold(const char *name, char out[NAME_BYTES])
     out[n] = '\0';
 }
 
-/* `of` NULL: a key or an option. */
+/* Finds a value of key `of`, or, if `of` is NULL, a key or an option. */
 static const struct hint *find(const char *of, const char *name)
 {
     for (size_t i = 0; i < VP_COUNT_OF(hints); i++) {
@@ -413,7 +415,8 @@ static const struct hint *find(const char *of, const char *name)
     return NULL;
 }
 
-/* "learning_rate", "precision: fp16", "--set learning_rate=...". */
+/* Writes a key in the notation of its place: "learning_rate", "precision:
+ * fp16", "--set learning_rate=...". */
 static void write_key(enum vp_hint_place place, const char *key,
                       const char *value, char out[USE_BYTES])
 {

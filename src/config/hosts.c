@@ -1,3 +1,4 @@
+/* Answers questions about key `machines`, and writes it for mpirun. */
 #include "config/hosts.h"
 
 #include "base/file.h"
@@ -48,7 +49,8 @@ int vp_hosts_run(const struct vp_config *config, int i)
     return n;
 }
 
-/* Ranks on the host of rank `i`; 0 if an earlier rank is there, too. */
+/* Returns the number of ranks on the host of rank `i`; 0 if a lower rank is on
+ * the same host. */
 static int count_ranks(const struct vp_config *config, int i)
 {
     const char *host = config->machines.at[i].host;

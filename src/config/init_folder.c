@@ -1,3 +1,4 @@
+/* Finds and reads the config.json of the folder that key `init` names. */
 #include "config/init_folder.h"
 
 #include "config/key.h"
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* False if the folder has no config.json. */
+/* Writes the path of the folder's config.json; returns false if it has none. */
 static bool find_json(const char *folder, char out[PATH_MAX])
 {
     static const char *const names[] = { "config.json",
@@ -19,7 +20,7 @@ static bool find_json(const char *folder, char out[PATH_MAX])
     return false;
 }
 
-/* `*model_out` is NULL if there is no config.json. */
+/* *model_out is NULL if there is no config.json. */
 static enum vp_status read_json(const struct vp_entry *entry,
                                 struct vp_config *config, const char **path_out,
                                 const struct vp_model **model_out,

@@ -1,3 +1,4 @@
+/* Reads a JSON file of the configuration, and turns its nodes into entries. */
 #include "config/json_file.h"
 
 #include "base/file.h"

@@ -1,4 +1,5 @@
-/* What is done with one row of the table: describe, refuse, set. */
+/* Operations on one row of the table of keys: describes the values, refuses a
+ * wrong entry, sets the field. */
 #include "config/key.h"
 
 #include "base/nearest.h"
@@ -32,7 +33,7 @@ static void append(char *out, size_t n_bytes, const char *text)
     snprintf(out + used, n_bytes - used, "%s", text);
 }
 
-/* Word number `i` that a key accepts; NULL past the last. */
+/* Returns word number `i` that a key takes; NULL past the last. */
 static const char *word_at(const struct vp_key *key,
                            const struct vp_config *config, int i)
 {
@@ -49,7 +50,7 @@ static const char *word_at(const struct vp_key *key,
     }
 }
 
-/* "a, b, c": every word a key accepts. */
+/* Writes all words that a key takes: "a, b, c". */
 static void list_words(const struct vp_key *key, const struct vp_config *config,
                        char *out, size_t n_bytes)
 {
@@ -67,7 +68,7 @@ static void list_words(const struct vp_key *key, const struct vp_config *config,
     }
 }
 
-/* Each model has its own words. */
+/* Returns true if the words depend on the model. */
 static bool is_by_model(const struct vp_key *key)
 {
     return key->type == VP_KEY_SIZE || key->type == VP_KEY_MODULE;
@@ -210,7 +211,8 @@ void vp_entry_show(const struct vp_entry *entry, char out[VP_SHOWN_BYTES])
              entry->text[n] ? "..." : "");
 }
 
-/* The nearest of the words in "a, b, c", in `list` itself; NULL if none. */
+/* Returns the word of "a, b, c" nearest to `word`, or NULL. Cuts `list` at its
+ * commas; the result points into it. */
 static const char *nearest_word(const char *word, char *list)
 {
     const char *words[MAX_WORDS];
@@ -238,7 +240,7 @@ void vp_entry_example(const struct vp_entry *entry, const struct vp_key *key,
              entry->assign, entry->example ? entry->example : key->example);
 }
 
-/* "cuda:1", "gpu:1" */
+/* Returns true for a word with a number: "cuda:1", "gpu:1". */
 static bool is_word_with_number(const struct vp_key *key,
                                 const struct vp_entry *entry)
 {
@@ -252,7 +254,8 @@ static bool is_word_with_number(const struct vp_key *key,
            vp_hint_word(key->name, word, remedy, sizeof(remedy));
 }
 
-/* Writes what to do about a word that another program takes; false: unknown. */
+/* Writes the remedy for a word that another program takes. Returns false if
+ * there is none. */
 static bool find_remedy(const struct vp_key *key, const struct vp_entry *entry,
                         char *out, size_t n_bytes)
 {
@@ -280,7 +283,7 @@ enum vp_status vp_key_refuse(const struct vp_key *key,
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key '%s' must be %s, not %s; %s", entry->place,
                           entry->key, expects, shown, remedy);
-    /* Near numbers in the names of modules mean nothing. */
+    /* Modules differ by their numbers: the nearest name is not a good guess. */
     if (has_words(key, config) && entry->kind == VP_YAML_SCALAR &&
         key->type != VP_KEY_MODULE) {
         list_words(key, config, list, sizeof(list));
@@ -304,7 +307,7 @@ bool vp_key_set_number(const struct vp_key *key, const char *text, void *field)
 {
     int64_t value;
 
-    /* As whole numbers: a double takes 2^53 + 1 for 2^53. */
+    /* Compared as whole numbers: 2^53 + 1 as a double is 2^53. */
     if (!vp_text_to_i64(text, &value) || value < (int64_t)key->min ||
         value > (int64_t)key->max)
         return false;
@@ -344,8 +347,8 @@ bool vp_key_set_real(const struct vp_key *key, const char *text, void *field)
     return true;
 }
 
-/* Of a key that takes words and numbers: in quotes 8 is text, "dynamic" a
- * word. */
+/* Returns true if the text is a word of a key that takes words and numbers:
+ * "dynamic" may be quoted, a quoted number is refused. */
 static bool is_quoted_word(const struct vp_key *key,
                            const struct vp_entry *entry)
 {
@@ -355,7 +358,7 @@ static bool is_quoted_word(const struct vp_key *key,
            !vp_text_to_real(entry->text, &number);
 }
 
-/* "off" and the other words for false are 0. */
+/* "off" and the other words for false mean 0, no scale. */
 static bool set_scale(const struct vp_key *key, const char *text,
                       struct vp_scale_config *field)
 {
@@ -464,9 +467,9 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* The original looks for it in the working directory, which was the parent of
- * its folder of configurations. A folder beside the file comes first, so that
- * the file works from everywhere. */
+/* Sets key `directory`. vPipe looks for this folder in the working directory. A
+ * folder beside the file is preferred here, so that the file works from every
+ * working directory. */
 static enum vp_status set_folder(const struct vp_entry *entry,
                                  struct vp_config *config, struct vp_err *err)
 {
@@ -488,7 +491,8 @@ static enum vp_status set_folder(const struct vp_entry *entry,
     return VP_OK;
 }
 
-/* The model's reader knows no other files than the one it is given. */
+/* Refuses a file that is not there, with a remedy that vp_model_read_json()
+ * does not have: the nearest path. */
 static enum vp_status check_there(const char *path, struct vp_err *err)
 {
     int error = access(path, F_OK) == 0 ? 0 : errno;
@@ -501,8 +505,8 @@ static enum vp_status check_there(const char *path, struct vp_err *err)
                       vp_path_remedy(path, "check the path", remedy));
 }
 
-/* A file may name another kind of model, but not one for another task: CPM
- * is a GPT-2 with a Chinese vocabulary. */
+/* The file may be of another model_type with the same task: CPM is a GPT-2 with
+ * a Chinese vocabulary. */
 static enum vp_status set_json(const struct vp_entry *entry,
                                struct vp_config *config, struct vp_err *err)
 {
@@ -541,7 +545,7 @@ static bool is_null(const struct vp_entry *entry)
            strcmp(text, "Null") == 0 || strcmp(text, "NULL") == 0;
 }
 
-/* What is wrong with the entry before its value is looked at. */
+/* Refuses an entry that is wrong whatever its value is. */
 static enum vp_status check_entry(const struct vp_key *key,
                                   const struct vp_entry *entry,
                                   const struct vp_config *config,
@@ -578,7 +582,7 @@ static bool takes_text(const struct vp_key *key)
            key->type == VP_KEY_INIT || key->type == VP_KEY_PLACEMENT;
 }
 
-/* Text that is no list. */
+/* Sets a key whose value is text or a path. */
 static enum vp_status set_text(const struct vp_key *key,
                                const struct vp_entry *entry,
                                struct vp_config *config, struct vp_err *err)
@@ -616,7 +620,7 @@ enum vp_status vp_key_set(const struct vp_key *key,
     VP_TRY(check_entry(key, entry, config, err));
     if (vp_key_is_list(key))
         return vp_key_set_list(key, entry, config, err);
-    /* In quotes 8 is text, and text is for paths and names. */
+    /* A quoted value is text, which only paths, names and words may be. */
     if (entry->kind != VP_YAML_SCALAR || (takes_text(key) && !text[0]) ||
         (entry->quoted && !takes_text(key) && !has_words(key, config) &&
          !is_quoted_word(key, entry)))

@@ -1,3 +1,4 @@
+/* Chooses the reader for the file that a key names. */
 #include "config/key_file.h"
 
 #include "config/init_folder.h"

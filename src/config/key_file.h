@@ -1,4 +1,4 @@
-/* Keys whose value may be the name of a file that sets fields itself. */
+/* Reads the files that keys may name and that set further fields. */
 #ifndef VP_CONFIG_KEY_FILE_H
 #define VP_CONFIG_KEY_FILE_H
 

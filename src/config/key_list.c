@@ -1,4 +1,4 @@
-/* Keys whose values are lists: of numbers, of words, of machines. */
+/* Sets keys whose values are lists of numbers, words or machines. */
 #include "config/key.h"
 
 #include "base/nearest.h"
@@ -24,8 +24,8 @@ static bool is_host_char(char c)
            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* "host:device". A name that begins with a dash would be an option to programs
- * that are given it. */
+/* Reads "host:device". A name that begins with a dash is refused: programs that
+ * get it as an argument would take it for an option. */
 static bool read_machine(const char *text, struct vp_arena *arena,
                          struct vp_machine *out)
 {
@@ -70,7 +70,7 @@ static bool set_item(const struct vp_key *key, const struct vp_yaml_node *item,
     }
 }
 
-/* "write whole numbers from 1 to 9". */
+/* Writes the remedy for a wrong item: "write whole numbers from 1 to 9". */
 static void item_remedy(const struct vp_key *key, char *out, size_t n_bytes)
 {
     switch (key->type) {
@@ -185,7 +185,7 @@ static enum vp_status set_items(const struct vp_key *key,
 
 /* ---- Without brackets --------------------------------------------------- */
 
-/* One number for all stages. */
+/* Sets a list from one number, for all stages. */
 static enum vp_status set_for_all(const struct vp_key *key,
                                   const struct vp_entry *entry,
                                   struct vp_config *config, struct vp_err *err)
@@ -202,7 +202,7 @@ static enum vp_status set_for_all(const struct vp_key *key,
     return VP_OK;
 }
 
-/* "a, b" and "a,b". */
+/* Sets a list from text with commas: "a, b" or "a,b". */
 static enum vp_status set_split(const struct vp_key *key,
                                 const struct vp_entry *entry,
                                 struct vp_config *config, struct vp_err *err)
@@ -231,8 +231,9 @@ static enum vp_status set_split(const struct vp_key *key,
     return set_items(key, &list, config, err);
 }
 
-/* "2,2,2,3": a list without its brackets. The path of a plan may have commas,
- * too, unless it begins with a digit. */
+/* Returns true for a list without its brackets: "2,2,2,3". Text with a comma
+ * that does not begin with a digit is the path of a plan, where the key takes
+ * one. */
 static bool is_split(const struct vp_key *key, const struct vp_entry *entry)
 {
     const char *text = entry->text;

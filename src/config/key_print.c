@@ -1,4 +1,4 @@
-/* A row of the table as YAML. */
+/* Prints the value of a key as YAML. */
 #include "config/key.h"
 #include "config/plan_file.h"
 #include "config/planned_keys.h"
@@ -32,8 +32,8 @@ static bool print_text(const char *text, char *out, size_t n_bytes)
     return true;
 }
 
-/* A relative path starts at the working directory now, but at the folder of
- * the new file once that is read: only absolute ones keep their meaning. */
+/* Prints an absolute path: a relative one starts at the working directory now,
+ * but at the folder of the new file when that is read. */
 static bool print_path(const char *path, char *out, size_t n_bytes)
 {
     const char *end = out + n_bytes;
@@ -52,7 +52,7 @@ static bool print_path(const char *path, char *out, size_t n_bytes)
     return true;
 }
 
-/* 0 stands for "not set" where the table does not allow it. */
+/* 0 means "not set" if it is below the key's range. */
 static bool print_number(const struct vp_key *key, long long value, char *out,
                          size_t n_bytes)
 {

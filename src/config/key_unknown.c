@@ -1,4 +1,4 @@
-/* A key that is not in the table: the nearest one, or a hint. */
+/* Refuses a key that is not in the table, with a hint or the nearest key. */
 #include "config/key.h"
 
 #include "base/nearest.h"
@@ -18,7 +18,8 @@ enum vp_status vp_entry_unknown(const struct vp_entry *entry,
         return vp_err_set(err, VP_ERR_INVALID, "%s: unknown key '%.48s'; %s",
                           entry->place, entry->key, remedy);
     VP_BUG_ON(2 * vp_n_keys > MAX_NAMES);
-    /* What works first, so that it wins over what does not yet. */
+    /* The order of the table: keys that are not supported yet come last, so
+     * that others win. */
     for (int i = 0; i < vp_n_keys; i++) {
         names[n++] = vp_keys[i].name;
         if (vp_keys[i].alias)

@@ -11,13 +11,13 @@
 #include <string.h>
 
 #define AT(field) offsetof(struct vp_config, field)
-#define MAX_COUNT 1e12 /* steps, samples: any run ends before */
+#define MAX_COUNT 1e12 /* steps, samples: no run gets this far */
 
 /* ---- Words -------------------------------------------------------------- */
 
 #define WORD_FROM(list, i) ((size_t)(i) < VP_COUNT_OF(list) ? (list)[i] : NULL)
 
-/* A feed-forward layer without an activation would be one product. */
+/* VP_ACT_NONE has no word: a feed-forward layer needs an activation. */
 static const char *activation_word(int i)
 {
     static const char *const words[] = {
@@ -104,7 +104,7 @@ static const char *sync_word(int i)
     return WORD_FROM(words, i);
 }
 
-/* Forwards alone train nothing. */
+/* Generators without backwards have no word: they cannot train. */
 static const char *schedule_word(int i)
 {
     const struct vp_generator *generator = vp_generator_at(i);
@@ -114,7 +114,6 @@ static const char *schedule_word(int i)
     return generator->forward_only ? "" : generator->name;
 }
 
-/* The transports that work; the others are named in the table. */
 static const char *backend_word(int i)
 {
     static const char *const words[] = {
@@ -145,7 +144,7 @@ static const char *scope_word(int i)
     return WORD_FROM(words, i);
 }
 
-/* ---- Where a key means something ---------------------------------------- */
+/* ---- Conditions under which keys have an effect -------------------------- */
 
 static bool is_masked_lm(const struct vp_config *config)
 {
@@ -162,7 +161,8 @@ static bool is_translation(const struct vp_config *config)
     return config->model->task == VP_TASK_TRANSLATION;
 }
 
-/* A custom model has its sizes in its operators, and its data from its caller. */
+/* Returns false for a custom model: its sizes are in its operators, and its
+ * data comes from its caller. */
 static bool is_in_table(const struct vp_config *config)
 {
     return !config->model->custom;
@@ -205,8 +205,8 @@ static bool has_memory(const struct vp_config *config)
 
 /* ---- Defaults that depend on an earlier key ----------------------------- */
 
-/* The optimizers are the original's, but for causal models the one they are
- * usually published with. */
+/* Default optimizers are those of vPipe, except for causal models: AdamW, with
+ * which they are usually published. */
 static void after_model(struct vp_config *config)
 {
     static const enum vp_optim_kind kind[] = {
@@ -350,7 +350,7 @@ const struct vp_key vp_keys[] = {
     { COUNT("types", sizes.types, 1, 65536), .group = "model",
       .fallback = "(by size)", .example = "2", .applies = is_masked_lm,
       .depends_on = "model_type", .meaning = "segment types; BERT only" },
-    /* Dropout has 8 bits (base/rng.h): beyond 0.998 nothing would be kept. */
+    /* Dropout compares 8 bits (base/rng.h): above 0.998 it would drop all. */
     { REAL("dropout", sizes.dropout, 0, 0.99), .group = "model",
       .fallback = "(by size)", .example = "0.1",
       .applies = is_in_table, .depends_on = "model_type",
@@ -396,8 +396,8 @@ const struct vp_key vp_keys[] = {
     { ROW("data_format", VP_KEY_ENUM, data_format), .word = data_format_word,
       .group = "data", .fallback = "auto", .example = "llmc",
       .applies = is_in_table, .depends_on = "model_type",
-      .meaning = "what data_dir holds; auto finds out by names and first "
-      "bytes. Files of nanoGPT say nothing about themselves and need this key" },
+      .meaning = "format of data_dir; auto detects it by names and first "
+      "bytes. Files of nanoGPT have no header and need this key" },
     { ROW("tokenizer", VP_KEY_PATH, tokenizer), .group = "data",
       .fallback = "(none)", .example = "models/gpt2",
       .applies = is_in_table, .depends_on = "model_type",
@@ -426,8 +426,8 @@ const struct vp_key vp_keys[] = {
     { ROW("document_end", VP_KEY_INT, document_end), .min = -1,
       .max = 16777215, .group = "data", .fallback = "-1", .example = "50256",
       .applies = is_in_table, .depends_on = "model_type",
-      .meaning = "token that is put behind every document of files with an "
-      "index; -1: none, as the files hold their ends" },
+      .meaning = "token that is added after every document of files with an "
+      "index; -1: none, for files that have such tokens" },
     { ROW("synthetic_data", VP_KEY_BOOL, synthetic_data), .group = "data",
       .fallback = "(true without data_dir)", .example = "true",
       .applies = is_in_table, .depends_on = "model_type",
@@ -461,11 +461,12 @@ const struct vp_key vp_keys[] = {
     { REAL("random_next", random_next, 0, 1), .group = "data",
       .fallback = "(0)", .example = "0.5",
       .applies = is_masked_lm, .depends_on = "model_type",
-      .meaning = "share of samples whose second part is of another document, "
-      "where text is encoded by a tokenizer; BERT only" },
+      .meaning = "share of samples whose second part is from another document, "
+      "if text is encoded by a tokenizer; BERT only" },
     { ROW("seed", VP_KEY_U64, seed), .min = 0, .max = 0x1p53,
       .group = "data", .fallback = "1", .example = "1",
-      .meaning = "of weights, order of samples, masking and dropout" },
+      .meaning = "seed of the random numbers for weights, order of samples, "
+      "masking and dropout" },
     { ROW("no_input_pipelining", VP_KEY_BOOL, no_input_pipelining),
       .group = "data", .fallback = "false", .example = "true",
       .after = after_no_input_pipelining,
@@ -475,7 +476,7 @@ const struct vp_key vp_keys[] = {
       .example = "2", .meaning = "minibatches read ahead; 0 reads on demand" },
     { COUNT("num_minibatches", num_minibatches, 1, MAX_COUNT),
       .group = "data", .fallback = "(all)", .example = "1000",
-      .meaning = "at most so many minibatches of an epoch" },
+      .meaning = "largest number of minibatches in an epoch" },
 
     /* optimisation */
     { ROW("optimizer", VP_KEY_ENUM, optim.kind), .word = optimizer_word,
@@ -600,17 +601,17 @@ const struct vp_key vp_keys[] = {
       .group = "pipeline", .fallback = "1", .example = "2",
       .meaning = "tensor parallel ranks: every rank of the pipeline becomes a "
       "group that shares each operator; a divisor of heads and ffn; auto: the "
-      "plan gives the ranks that there are without groups to fewer stages of "
-      "groups, if that is faster or alone fits" },
+      "plan may use fewer stages of groups, on the same number of ranks, if "
+      "that is faster or if nothing else fits" },
     { ROW("sequence_parallel", VP_KEY_BOOL, sequence_parallel),
       .group = "pipeline", .fallback = "false", .example = "true",
-      .meaning = "ranks of a tensor parallel group have slices of the rows "
-      "between their sums: less memory; mp_size above 1" },
+      .meaning = "ranks of a tensor parallel group keep slices of the rows "
+      "between their sums: less memory; needs mp_size above 1" },
     { INTS("replicas", replicas, 1, VP_MAX_STAGES), .group = "pipeline",
       .fallback = "(1 each)", .example = "[1, 2, 1]",
       .meaning = "ranks of each stage, which share its minibatches; auto: the "
-      "plan gives as many ranks as there are stages to fewer stages, with "
-      "replicas, if that is faster" },
+      "plan may use fewer stages with replicas, on the same number of ranks, "
+      "if that is faster" },
     { INTS("ranks", ranks, 0, 1023), .group = "pipeline",
       .fallback = "(0, 1, ... by stage)", .example = "[0, 2, 1, 3]",
       .meaning = "number of each rank, stage by stage" },
@@ -630,8 +631,8 @@ const struct vp_key vp_keys[] = {
       "always of each" },
     { ROW("reduce", VP_KEY_BOOL, fast_reduce), .word = reduce_word,
       .group = "pipeline", .fallback = "exact", .example = "exact",
-      .meaning = "gradients of replicas are added in the order of ranks, or "
-      "fast, as the transport likes: between processes other bits" },
+      .meaning = "exact adds gradients of replicas in the order of ranks; fast "
+      "in any order, so that bits may differ if ranks are processes" },
     { ROW("shard_optimizer", VP_KEY_BOOL, shard_optimizer),
       .group = "pipeline", .fallback = "false", .example = "true",
       .meaning = "each replica of a stage keeps and updates a shard of the "
@@ -640,8 +641,8 @@ const struct vp_key vp_keys[] = {
 
     { ROW("compress_activations", VP_KEY_BOOL, compress_activations),
       .group = "pipeline", .fallback = "false", .example = "true",
-      .meaning = "fp32 values and gradients travel between stages as bf16: "
-      "half the bytes, other bits" },
+      .meaning = "fp32 values and gradients are sent between stages as bf16: "
+      "half the bytes, different bits" },
     { ROW("compress_in_gpu", VP_KEY_BOOL, compress_in_gpu),
       .group = "pipeline", .fallback = "false", .example = "false",
       .meaning = "no effect, as in vPipe" },
@@ -650,7 +651,7 @@ const struct vp_key vp_keys[] = {
       .meaning = "true: the run starts with a search for the fastest plan that "
       "fits memory_limit, in place of schedule, chunks, partition, "
       "recomputation and swap_ratio of this configuration; a resumed run "
-      "keeps the plan of its folder, with again it is planned again" },
+      "keeps the plan of its folder; again: a resumed run searches, too" },
     { ROW("profile", VP_KEY_PATH, profile), .group = "pipeline",
       .fallback = "(this machine, measured once)", .example = "gpu.json",
       .meaning = "times of a device in JSON, for auto_plan and vpipe plan" },
@@ -664,19 +665,20 @@ const struct vp_key vp_keys[] = {
     { ROW("precision", VP_KEY_ENUM, precision), .word = precision_word,
       .after = after_precision, .group = "machine", .fallback = "fp32",
       .example = "bf16", .meaning = "type of weights and activations; tf32 "
-      "and fp16 need a GPU; auto is bf16 where all ranks multiply it faster, "
-      "else fp32, and is written to the run as what it became" },
+      "and fp16 need a GPU; auto is bf16 if all ranks multiply it faster than "
+      "fp32, else fp32; the run folder has the type that was chosen" },
     { ROW("loss_scale", VP_KEY_SCALE, loss_scale), .min = 1, .max = 1e30,
       .group = "machine", .fallback = "(off; fp16 dynamic)",
       .example = "1024", .from = "precision",
-      .meaning = "gradients are computed that much larger, and an update "
-      "where they overflow is skipped; dynamic starts at 65536 and needs bsp" },
+      .meaning = "factor of the loss, which keeps small gradients from "
+      "rounding to 0; an update whose gradients overflow is skipped; dynamic "
+      "starts at 65536 and needs bsp" },
     { ROW("threads_per_stage", VP_KEY_INT, threads_per_stage), .min = 0,
       .max = 1024, .group = "machine", .fallback = "0", .example = "2",
       .meaning = "compute threads of a rank; 0 shares out all cores" },
     { ROW("kernels", VP_KEY_BOOL, reference_kernels), .word = kernels_word,
       .group = "machine", .fallback = "fast", .example = "fast",
-      .meaning = "reference is plain C: slow, to compare with" },
+      .meaning = "reference is plain C: slow, for comparison" },
     { ROW("memory_limit", VP_KEY_BYTES, memory_limit), .min = 1,
       .max = 0x1p53, .group = "machine", .fallback = "(none)",
       .example = "11G", .meaning = "bytes a stage may use" },
@@ -690,14 +692,14 @@ const struct vp_key vp_keys[] = {
       .word = backend_word, .group = "machine",
       .fallback = "(local; mpi with other hosts in machines)",
       .example = "local",
-      .meaning = "how ranks talk: local within one process, mpi between "
-      "processes, nccl likewise and from GPU to GPU; gloo is what machines "
-      "asks for" },
+      .meaning = "transport between ranks: local within one process, mpi "
+      "between processes, nccl between processes and directly from GPU to GPU; "
+      "gloo is mpi if machines names other hosts, else local" },
     { ROW("machines", VP_KEY_MACHINES, machines), .group = "machine",
       .fallback = "(this one)",
       .example = "[\"localhost:0\", \"localhost:1\"]",
       .meaning = "host:device of each rank, in the order of their numbers; "
-      "other hosts get their ranks by mpirun" },
+      "mpirun starts ranks on other hosts" },
     { ROW("network_interface", VP_KEY_TEXT, network_interface),
       .group = "machine", .fallback = "(any)", .example = "eth0",
       .meaning = "network interface between hosts" },
@@ -710,16 +712,16 @@ const struct vp_key vp_keys[] = {
     /* run */
     { ROW("log_directory", VP_KEY_PATH, log_directory), .group = "run",
       .fallback = "runs", .example = "runs",
-      .meaning = "each run makes a folder here; the default is in the working "
-      "directory" },
+      .meaning = "each run creates a folder here; the default is in the "
+      "working directory" },
     { ROW("forward_only", VP_KEY_BOOL, forward_only), .group = "run",
       .fallback = "false", .example = "true",
       .meaning = "evaluate, do not train" },
     { COUNT("eval_every", eval_every, 0, MAX_COUNT), .group = "run",
       .fallback = "0", .example = "100",
-      .meaning = "steps between evaluations, which change no loss; 0 does "
-      "none; asp: each waits for the next step that ends a round of all stages"
-      },
+      .meaning = "steps between evaluations, which do not change the training; "
+      "0: none; asp: each waits for the next step that ends a round of all "
+      "stages" },
     { COUNT("eval_batches", eval_batches, 1, MAX_COUNT), .group = "run",
       .fallback = "8", .example = "8",
       .meaning = "minibatches of an evaluation, or all held-out ones if there "
@@ -727,32 +729,33 @@ const struct vp_key vp_keys[] = {
     { ROW("checkpoint_every", VP_KEY_EVERY, checkpoint_every), .min = 0,
       .max = MAX_COUNT, .group = "run", .fallback = "1000", .example = "100",
       .meaning = "steps between checkpoints, or epoch: one at the end of every "
-      "epoch, as vPipe; one is also made at the end and when interrupted, with "
-      "0 no other" },
+      "epoch, as vPipe; a run always saves one at its end and when "
+      "interrupted; 0: no others" },
     { ROW("keep_checkpoints", VP_KEY_INT, keep_checkpoints), .min = 1,
       .max = 1e6, .group = "run", .fallback = "3", .example = "3",
       .meaning = "checkpoints to keep, the newest" },
     { COUNT("export_every", export_every, 0, MAX_COUNT), .group = "run",
       .fallback = "0", .example = "1000",
-      .meaning = "steps between exports to export/step-<n> of the run, Hugging "
-      "Face folders, each made of the first checkpoint from there on; 0 makes "
-      "none" },
+      .meaning = "steps between exports as Hugging Face folders to "
+      "export/step-<n> of the run, each from the first checkpoint at or after "
+      "that step; 0: none" },
     { COUNT("generate_every", generate_every, 0, MAX_COUNT), .group = "run",
       .fallback = "(0)", .example = "500",
       .applies = is_causal_lm, .depends_on = "model_type",
       .meaning = "steps between texts that continue sample_prompts, in the log "
-      "and in metrics.jsonl; they change no loss; 0 makes none" },
+      "and in metrics.jsonl; they do not change the training; 0: none" },
     { COUNT("translate_every", translate_every, 0, MAX_COUNT), .group = "run",
       .fallback = "(0)", .example = "500",
       .applies = is_translation, .depends_on = "model_type",
-      .meaning = "the same for translations of sample_prompts" },
+      .meaning = "steps between translations of sample_prompts, in the log and "
+      "in metrics.jsonl; they do not change the training; 0: none" },
     { ROW("sample_prompts", VP_KEY_PATH, sample_prompts), .group = "run",
       .fallback = "(none)", .example = "prompts.txt",
       .meaning = "file with a prompt on each line, for generate_every and "
       "translate_every; token ids, if the model reads no text" },
     { COUNT("sample_tokens", sample_tokens, 1, 65536), .group = "run",
       .fallback = "40", .example = "40",
-      .meaning = "new tokens of each of these texts, at most" },
+      .meaning = "largest number of new tokens for each prompt" },
     { ROW("tensorboard", VP_KEY_BOOL, tensorboard), .group = "run",
       .fallback = "false", .example = "true",
       .meaning = "write the numbers of metrics.jsonl to an event file of "
@@ -764,20 +767,20 @@ const struct vp_key vp_keys[] = {
       "Prometheus's text format, for node_exporter's textfile collector" },
     { COUNT("print_frequency", print_frequency, 1, MAX_COUNT),
       .group = "run", .fallback = "10", .example = "10",
-      .meaning = "steps between lines, where there is no terminal" },
+      .meaning = "steps between progress lines if output is not a terminal" },
     { ROW("verbose", VP_KEY_WORDS, verbose), .word = verbose_word,
       .group = "run", .fallback = "(none)", .example = "[stages, time]",
-      .meaning = "what to print about the inside of a run" },
+      .meaning = "internals of a run to print" },
     { COUNT("verbose_frequency", verbose_frequency, 0, MAX_COUNT),
       .group = "run", .fallback = "(0; with verbose as print_frequency)",
       .example = "100",
-      .meaning = "steps between these; without verbose it prints "
-      "communication and time" },
+      .meaning = "steps between lines of verbose; without verbose, "
+      "communication and time are printed" },
     { ROW("watchdog_seconds", VP_KEY_INT, watchdog_seconds), .min = 1,
       .max = 86400, .group = "run", .fallback = "60", .example = "60",
       .meaning = "longest wait for another rank" },
 
-    /* Keys that are not built yet. */
+    /* Keys that are not supported yet. */
     LATER("freeze", "blocks that are not trained"),
     LATER("swap", "activations kept in host memory"),
 };

@@ -1,21 +1,20 @@
-/* The one table of configuration keys, and what is done with a row: set a
- * field from text, print it back, say what it expects. */
+/* The table of configuration keys. key.h has the operations on its rows. */
 #ifndef VP_CONFIG_KEYS_H
 #define VP_CONFIG_KEYS_H
 
 #include "base/yaml.h"
 #include "config/config.h"
 
-/* What the user wrote for one key. */
+/* A key and its value, as the user wrote them. */
 struct vp_entry {
     const char *key;     /* as written, for messages */
     const char *place;   /* "configs/a.yml:12", "--set" or "default" */
     const char *via;     /* the place that named its file, or NULL */
-    const char *folder;  /* relative paths start here... */
-    bool from_file;      /* ... or, if true, at key `directory` if given */
-    const char *quote;   /* how to write it: "\"" around keys in JSON, ... */
-    const char *assign;  /* ... ": " in a file, "=" in --set */
-    const char *example; /* a good value; NULL: that of the table */
+    const char *folder;  /* relative paths start here, unless... */
+    bool from_file;      /* ...this is true and key `directory` is given */
+    const char *quote;   /* around keys: "\"" in JSON, else NULL */
+    const char *assign;  /* after keys: ": " in a file, "=" in --set */
+    const char *example; /* a valid value; NULL: that of the table */
     enum vp_yaml_kind kind;
     const char *text; /* scalar only */
     bool quoted;
@@ -32,14 +31,14 @@ enum vp_key_type {
     VP_KEY_BYTES,    /* size_t */
     VP_KEY_TEXT,     /* const char * */
     VP_KEY_PATH,     /* const char * */
-    VP_KEY_FOLDER,   /* a path where relative paths start: directory */
+    VP_KEY_FOLDER,   /* key `directory`: the start of relative paths */
     VP_KEY_ENUM,     /* words: value i is word(i) */
-    VP_KEY_SCHEDULE, /* the same; a path is a schedule */
+    VP_KEY_SCHEDULE, /* words, or the path of a schedule */
     VP_KEY_MODEL,    /* the word is a model's name */
     VP_KEY_SIZE,   /* the word is one of the model's sizes; chooses defaults */
-    VP_KEY_MODULE, /* the original's name of a size; chooses defaults */
-    VP_KEY_JSON,   /* a path; chooses defaults */
-    VP_KEY_INIT,   /* the same of a folder; see init_folder.h */
+    VP_KEY_MODULE, /* vPipe's name of a size; chooses defaults */
+    VP_KEY_JSON,   /* path of a config.json; chooses defaults */
+    VP_KEY_INIT,   /* path of a folder; chooses defaults; see init_folder.h */
     VP_KEY_WARMUP, /* float; true and false are fractions, too */
     VP_KEY_SCALE,  /* struct vp_scale_config */
     VP_KEY_INTS,   /* struct vp_int_list */
@@ -56,26 +55,26 @@ struct vp_key {
     const char *alias; /* another name for it, or NULL */
     const char *group;
     enum vp_key_type type;
-    size_t offset;        /* of the field in struct vp_config */
-    double min, max;      /* of a number; both ends are allowed */
-    const char *fallback; /* a value, or "(where it comes from)" */
-    const char *example;  /* a good value, for messages */
+    size_t offset;        /* offset of the field in struct vp_config */
+    double min, max;      /* range of a number; both ends are allowed */
+    const char *fallback; /* a value, or "(description of the default)" */
+    const char *example;  /* a valid value, for messages */
     const char *meaning;
 
-    /* ENUM, and BOOL with other words than true and false: what value i is
-     * called; "" where it has no name, NULL past the last. */
+    /* ENUM, and BOOL with other words than true and false: returns the word for
+     * value i, "" if it has none, NULL past the last. */
     const char *(*word)(int i);
-    /* The remedy for such a word with a number, "cuda:1"; NULL: the nearest
-     * word. */
+    /* The remedy in messages about a word with a number ("cuda:1"); NULL: the
+     * nearest word is named. */
     const char *numbers;
-    /* The key whose value decides the default; NULL: none does, or several. */
+    /* The key whose value decides the default; NULL: no key, or several. */
     const char *from;
-    /* Whether the key means anything; NULL: always. It is decided by the
-     * value of the key `depends_on`, which stands earlier in the table. */
+    /* Returns true if the key has an effect; NULL: always. Depends on the value
+     * of key `depends_on`, an earlier row of the table. */
     bool (*applies)(const struct vp_config *config);
     const char *depends_on;
-    /* Runs after the field was set or left alone: defaults of later rows that
-     * depend on it. NULL: none. */
+    /* Sets defaults of later rows that depend on this one. Called after the
+     * field has its value. NULL: there are none. */
     void (*after)(struct vp_config *config);
 };
 
@@ -83,7 +82,7 @@ struct vp_key {
 extern const struct vp_key vp_keys[];
 extern const int vp_n_keys;
 
-/* By name or alias; NULL if unknown. */
+/* Returns the row with this name or alias; NULL if there is none. */
 const struct vp_key *vp_key_find(const char *name);
 
 #endif

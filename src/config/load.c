@@ -1,4 +1,5 @@
-/* From a file and --set to a checked configuration, and back to a file. */
+/* Loads a configuration: collects the entries of file and --set, sets the
+ * fields in the order of the table, derives defaults, checks, adds notices. */
 #include "config/load.h"
 
 #include "base/path.h"
@@ -20,7 +21,7 @@
 
 enum { MAX_KEYS = 128 };
 
-/* Entries by row of the table; `key` NULL where the user gave none. */
+/* Entries by row of the table; `key` is NULL if the user gave none. */
 struct given {
     struct vp_entry entry[MAX_KEYS];
 };
@@ -33,8 +34,8 @@ static enum vp_status no_memory(struct vp_err *err)
 
 /* ---- Collecting what the user wrote ------------------------------------- */
 
-/* The file gives a key once (its reader sees to that), but a row may have two
- * names; a later --set replaces what was there. */
+/* Adds an entry. The YAML reader refuses a key that is given twice, but a row
+ * may have two names. With `replace` (--set) a later entry wins. */
 static enum vp_status collect(const struct vp_entry *entry, bool replace,
                               struct given *given, struct vp_err *err)
 {
@@ -53,7 +54,7 @@ static enum vp_status collect(const struct vp_entry *entry, bool replace,
     return VP_OK;
 }
 
-/* The folder of a file: "" when it is the working directory. */
+/* Returns the folder of a file: "" if it is the working directory. */
 static const char *folder_of(const char *path, struct vp_arena *arena)
 {
     const char *slash = strrchr(path, '/');
@@ -102,8 +103,8 @@ static enum vp_status collect_file(const struct vp_yaml_node *root,
     return VP_OK;
 }
 
-/* "[1, 2]" where the key takes a list; what is none stays text, and is refused
- * as such. */
+/* Parses a list such as "[1, 2]" in --set, if the key takes one. Text that is
+ * not a list stays text, and is refused later. */
 static void read_list(struct vp_entry *entry, struct vp_config *config)
 {
     const struct vp_key *key = vp_key_find(entry->key);
@@ -176,7 +177,7 @@ static const struct vp_entry *find_given(const struct given *given,
     return entry->key ? entry : NULL;
 }
 
-/* The table's own value, read like a user's. */
+/* Sets the default of the table, as if the user had written it. */
 static enum vp_status set_fallback(const struct vp_key *key,
                                    struct vp_config *config, struct vp_err *err)
 {
@@ -216,6 +217,7 @@ static enum vp_status check_choosers(const struct given *given,
     return VP_OK;
 }
 
+/* Records the entry as the origin of the key's value. */
 static void give(const struct vp_entry *entry, const struct vp_key *key,
                  struct vp_config *config)
 {
@@ -230,8 +232,8 @@ static void give(const struct vp_entry *entry, const struct vp_key *key,
     vp_origin_give(config, &origin);
 }
 
-/* The file takes the place of the entry that names it; a plan that was found
- * takes the place of all that it decides. */
+/* Reads the plan, from the file that `partition` names or from `found`, and
+ * replaces the entry of `partition` by that of the plan. */
 static enum vp_status read_plan(struct given *given, const char *found,
                                 struct vp_config *config, struct vp_err *err)
 {
@@ -247,7 +249,8 @@ static enum vp_status read_plan(struct given *given, const char *found,
     return vp_plan_file_entry(key, config, entry, err);
 }
 
-/* A key of the user's, else of the plan file, else the table's value. */
+/* Sets a key: from the user's entry, else from the plan file, else to the
+ * default of the table. */
 static enum vp_status apply_row(const struct vp_entry *entry,
                                 const struct vp_key *key,
                                 struct vp_config *config, struct vp_err *err)
@@ -258,7 +261,7 @@ static enum vp_status apply_row(const struct vp_entry *entry,
     if (entry->key || planned.key) {
         const struct vp_entry *first = entry->key ? entry : &planned;
 
-        /* Again: a file of an earlier row may have set it. */
+        /* Recorded again: a placement file may have replaced the origin. */
         give(first, key, config);
         VP_TRY(vp_key_read(key, first, config, err));
     } else if (!vp_config_given(config, key->name)) {
@@ -273,7 +276,8 @@ static enum vp_status apply_row(const struct vp_entry *entry,
     return VP_OK;
 }
 
-/* Without model_type the folder of the first weights says what it is for. */
+/* Without model_type, adds an entry for it: a custom model's name, or the model
+ * of the folder that `init` names. */
 static enum vp_status name_model(struct given *given, struct vp_config *config,
                                  struct vp_err *err)
 {
@@ -307,8 +311,8 @@ static enum vp_status name_model(struct given *given, struct vp_config *config,
 static enum vp_status apply(struct given *given, const char *plan,
                             struct vp_config *config, struct vp_err *err)
 {
-    /* Keys of later versions first: they explain more than what follows from
-     * their absence. */
+    /* Keys of later versions are refused first: other errors may only follow
+     * from them. */
     for (int i = 0; i < vp_n_keys; i++)
         if (vp_keys[i].type == VP_KEY_LATER && given->entry[i].key)
             return vp_key_set(&vp_keys[i], &given->entry[i], config, err);
@@ -323,7 +327,8 @@ static enum vp_status apply(struct given *given, const char *plan,
                               : "");
     VP_TRY(check_choosers(given, err));
     for (int i = 0; i < vp_n_keys; i++) {
-        /* The first row that a plan decides; paths are known by now. */
+        /* sync_mode is the first row that a plan decides; key `directory`,
+         * which its path depends on, is set by now. */
         if (strcmp(vp_keys[i].name, "sync_mode") == 0)
             VP_TRY(read_plan(given, plan, config, err));
         VP_TRY(apply_row(&given->entry[i], &vp_keys[i], config, err));
@@ -382,8 +387,8 @@ static void derive_data(const struct given *given, struct vp_config *config)
     }
 }
 
-/* The vocabulary is the tokenizer's unless the user gave one, which may have
- * room to spare. */
+/* Sets the vocabulary to that of the tokenizer, unless the user gave one, which
+ * may be larger. */
 static enum vp_status derive_vocab(const struct given *given,
                                    struct vp_config *config, struct vp_err *err)
 {
@@ -419,8 +424,8 @@ static enum vp_status derive_vocab(const struct given *given,
         (long long)*vocab, vp_config_place(config, "tokenizer"), n_ids, n_ids);
 }
 
-/* One without the other: the original printed times and traffic, and a wish
- * without a frequency should not remain one. */
+/* If only one of verbose and verbose_frequency is given, derives the other: as
+ * vPipe, a frequency alone prints times and traffic. */
 static void derive_verbose(struct vp_config *config)
 {
     if (config->verbose && config->verbose_frequency == 0) {
@@ -434,7 +439,7 @@ static void derive_verbose(struct vp_config *config)
     }
 }
 
-/* An empty image is none; ranks on other hosts are processes. */
+/* An empty container means none. Ranks on other hosts need processes. */
 static void derive_launching(struct vp_config *config)
 {
     if (config->container &&
@@ -484,7 +489,8 @@ static enum vp_status keep_origins(const struct given *given,
 
 /* ---- Checking ----------------------------------------------------------- */
 
-/* The longest bucket that training needs; translation counts tokens. */
+/* Returns the longest bucket of training; batch_size of translation counts
+ * tokens. */
 static struct vp_dims longest_dims(const struct vp_config *config)
 {
     struct vp_dims dims = {
@@ -530,7 +536,8 @@ static enum vp_status check_data(const struct vp_config *config,
     return VP_OK;
 }
 
-/* In asp a stage does not know in time that another one's overflowed. */
+/* In asp stages update independently: a stage cannot skip an update because
+ * gradients of another stage overflowed. */
 static enum vp_status check_scale(const struct vp_config *config,
                                   struct vp_err *err)
 {
@@ -547,7 +554,8 @@ static enum vp_status check_scale(const struct vp_config *config,
         given ? "" : " with precision fp16");
 }
 
-/* Texts are made by a pipeline of threads, with one rank for each stage. */
+/* Samples are generated by a pipeline of threads with one rank for each
+ * stage. */
 static enum vp_status check_texts(const struct vp_config *config,
                                   struct vp_err *err)
 {
@@ -625,7 +633,7 @@ static bool has_two_bytes(const struct vp_config *config)
            config->precision == VP_PRECISION_FP16;
 }
 
-/* What the original used, and a run in one process does not. */
+/* Adds a line for each key that has no effect in this run. */
 static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
 {
     bool alone = !vp_config_is_distributed(config);
@@ -663,7 +671,8 @@ static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
 
 /* ---- Whole configurations ----------------------------------------------- */
 
-/* /dev/stdin may be a file of a name that is not known. */
+/* Files below /dev and /proc count as pipes: /dev/stdin may be a file whose
+ * path is not known. */
 static bool is_piped(const char *path)
 {
     return vp_path_is_special(path) || strncmp(path, "/dev/", 5) == 0 ||
@@ -713,7 +722,7 @@ static enum vp_status load(const struct vp_config_source *from,
     return add_notices(out, err);
 }
 
-/* Messages of other readers may quote what they found in a file. */
+/* Replaces control characters: messages of other readers may quote the file. */
 static enum vp_status keep_one_line(enum vp_status st, struct vp_err *err)
 {
     if (st != VP_OK && err)

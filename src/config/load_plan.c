@@ -1,4 +1,4 @@
-/* Whether the command line decides the plan of a run. */
+/* Finds out if --set decides the plan of a run. */
 #include "config/load.h"
 #include "config/planned_keys.h"
 

@@ -1,10 +1,11 @@
+/* The table of vPipe's modules. */
 #include "config/module.h"
 
 #include <string.h>
 
-/* A module of the original is a folder of code that builds one model, named
- * after the number of devices its plans are for: eight of them got twice the
- * layers. */
+/* A module of vPipe is a folder of code that builds one model. Its name has the
+ * number of devices that its plans are for; some models for eight devices have
+ * twice the layers. */
 static const struct vp_module modules[] = {
     { "bert", "vgpus=2", "large" },         { "bert", "vgpus=4", "large" },
     { "bert", "vgpus=8", "large-48" },      { "translation", "vgpus=4", "big" },

@@ -1,4 +1,5 @@
-/* Every rank once, every stage once, in order, without holes. */
+/* Reads placement files. Every rank and every stage must be there once,
+ * numbered from 0 without gaps. */
 #include "config/placement.h"
 
 #include "base/value.h"
@@ -16,7 +17,7 @@ struct reader {
     struct vp_config *config;
     struct vp_err *err;
     struct vp_placement *out;
-    int mp_size; /* of the file, where a key wins over it; else 1 */
+    int mp_size; /* from the file; 1 if it has none */
 };
 
 #define PLACE "%s:%d: "
@@ -38,7 +39,7 @@ static bool read_int(const struct vp_yaml_node *node, int max, int *out)
     return true;
 }
 
-/* What stands there, for messages. */
+/* The value of a node, for messages. */
 struct shown {
     char text[VP_SHOWN_BYTES];
 };
@@ -69,7 +70,7 @@ static int count(const struct vp_yaml_node *node)
     return n;
 }
 
-/* A key of the configuration that the file has set. */
+/* Records the file as the origin of a key of the configuration. */
 static enum vp_status give(const struct reader *r, const char *key,
                            const struct vp_yaml_node *node)
 {
@@ -141,7 +142,7 @@ static enum vp_status read_modules(const struct reader *r,
 
 /* ---- Maps from stages --------------------------------------------------- */
 
-/* The entries of {"0": ..., "1": ...} by stage: none missing. */
+/* Sorts the entries of {"0": ..., "1": ...} by stage; refuses gaps. */
 static enum vp_status sort_stages(const struct reader *r,
                                   const struct vp_yaml_node *map,
                                   const char *example,
@@ -191,7 +192,8 @@ static enum vp_status sort_stages(const struct reader *r,
 
 /* ---- Ranks -------------------------------------------------------------- */
 
-/* `stage_of` is -1 where a rank has not been seen. */
+/* Appends the ranks of a stage to `ranks`. stage_of[rank] is -1 for a rank that
+ * was not seen yet. */
 static enum vp_status read_ranks(const struct reader *r,
                                  const struct vp_yaml_node *list, int stage,
                                  int stage_of[MAX_RANKS], int *ranks, int *n)
@@ -223,9 +225,9 @@ static enum vp_status read_ranks(const struct reader *r,
     return VP_OK;
 }
 
-/* Between the numbers of two ranks. A file with `mp_size` names the first rank of
- * each tensor parallel group; where a key has set another mp_size, these are all
- * ranks. */
+/* Returns the distance between the numbers of two entries. A file with mp_size
+ * lists the first rank of each tensor-parallel group, so all numbers are
+ * multiples of mp_size; otherwise it lists all ranks. */
 static int rank_step(const struct reader *r, const int *ranks, int n)
 {
     for (int i = 0; i < n; i++)
@@ -234,7 +236,7 @@ static int rank_step(const struct reader *r, const int *ranks, int n)
     return r->mp_size;
 }
 
-/* Ranks that count from 0 in stage order need no list. */
+/* Keeps the list of ranks, unless it is 0, 1, ..., the default. */
 static enum vp_status keep_ranks(const struct reader *r,
                                  const struct vp_yaml_node *map,
                                  const int *ranks, int n)
@@ -321,7 +323,7 @@ static enum vp_status read_depth_map(const struct reader *r,
 
 /* ---- The file ----------------------------------------------------------- */
 
-/* Before the ranks: those of tensor parallel groups are counted otherwise. */
+/* Read before the ranks, whose numbers depend on mp_size. */
 static enum vp_status read_mp_size(struct reader *r,
                                    const struct vp_yaml_node *node)
 {
@@ -331,7 +333,7 @@ static enum vp_status read_mp_size(struct reader *r,
         return no_memory(r);
     VP_TRY(vp_key_set(vp_key_find("mp_size"), &entry, r->config, r->err));
     if (vp_config_given(r->config, "mp_size")) {
-        r->mp_size = r->config->mp_size; /* the key's row comes later */
+        r->mp_size = r->config->mp_size; /* the key wins: its row comes later */
         return VP_OK;
     }
     r->mp_size = r->config->mp_size;

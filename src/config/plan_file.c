@@ -1,3 +1,4 @@
+/* Reads a plan in JSON and applies it to a configuration. */
 #include "config/plan_file.h"
 
 #include "base/value.h"
@@ -77,7 +78,8 @@ enum vp_status vp_plan_file_read(const struct vp_entry *entry,
 
 /* ---- Keys --------------------------------------------------------------- */
 
-/* The key of the plan that decides a key of the configuration; NULL: none. */
+/* Returns the node of the plan that decides a key of the configuration; NULL if
+ * there is none. */
 static const struct vp_yaml_node *find_node(const struct vp_plan_file *file,
                                             const char *key)
 {
@@ -139,7 +141,7 @@ static const struct vp_real_list *reals_of(const struct vp_key *key,
     return (const void *)((const char *)config + key->offset);
 }
 
-/* One number stands for all entries. */
+/* Compares two lists; `a` may be one number for all stages. */
 static bool same_reals(const struct vp_real_list *a,
                        const struct vp_real_list *b)
 {
@@ -161,7 +163,7 @@ enum vp_status vp_plan_file_compare(const struct vp_key *key,
     char mine[VALUE_BYTES] = "", theirs[VALUE_BYTES] = "";
     enum vp_status st = vp_key_read(key, planned, &other, err);
 
-    config->arena = other.arena; /* which `other` has added to */
+    config->arena = other.arena; /* `other` has allocated in its copy */
     VP_TRY(st);
     if (strcmp(key->name, "recompute_ratio") == 0 && !config->recompute)
         return VP_OK; /* all ratios count as 0 */
@@ -229,9 +231,9 @@ enum vp_status vp_plan_file_place(struct vp_config *config, struct vp_err *err)
     return vp_placement_take(file->path, &root, file->via, config, err);
 }
 
-/* ---- What is left ------------------------------------------------------- */
+/* ---- Values without a key ----------------------------------------------- */
 
-/* The machine decides these. */
+/* Refuses devices and edges: the configuration decides these. */
 static enum vp_status refuse_machine(const struct vp_plan_file *file,
                                      struct vp_err *err)
 {
@@ -256,7 +258,8 @@ static enum vp_status refuse_machine(const struct vp_plan_file *file,
     return VP_OK;
 }
 
-/* Sets of the plan would win over a ratio without a word. */
+/* Refuses a recompute_ratio of the user beside sets of the plan, which would
+ * silently win. */
 static enum vp_status refuse_ratio(const struct vp_config *config,
                                    struct vp_err *err)
 {
@@ -273,7 +276,7 @@ static enum vp_status refuse_ratio(const struct vp_config *config,
                       vp_json_find(file->root, "recompute")->key_line);
 }
 
-/* So would sets of operators that are swapped. */
+/* The same for swap_ratio. */
 static enum vp_status refuse_swap_ratio(const struct vp_config *config,
                                         struct vp_err *err)
 {

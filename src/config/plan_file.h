@@ -1,6 +1,6 @@
-/* A plan in JSON that the key `partition` names: see plan/plan_json.h. What it
- * says replaces defaults of the table of keys; a key that is also set elsewhere
- * must have the same value. */
+/* A plan in JSON that the key `partition` names: see plan/plan_json.h. Its
+ * values replace defaults of the table of keys; a key that the user sets as
+ * well must have the same value. */
 #ifndef VP_CONFIG_PLAN_FILE_H
 #define VP_CONFIG_PLAN_FILE_H
 
@@ -12,48 +12,50 @@
 
 struct vp_plan_file {
     const char *path, *via; /* the file, and the place that named it */
-    bool found; /* by a search: it will be VP_PLAN_FILE_NAME of the run */
+    bool found; /* found by a search: the run writes it as VP_PLAN_FILE_NAME */
     const struct vp_yaml_node *root;
     struct vp_plan plan;
 };
 
-/* Text of `partition` that is neither a number nor a list. */
+/* Returns true if the value of `partition` is a path: neither a number nor a
+ * list. */
 bool vp_plan_file_is_named(const struct vp_entry *entry);
 
 /* Reads the file that `entry` names and keeps it as config->plan_file. */
 enum vp_status vp_plan_file_read(const struct vp_entry *entry,
                                  struct vp_config *config, struct vp_err *err);
-/* The same for a file that was read; `via` is where it was named. */
+/* The same for a file that was parsed; `via` is the place that named it. */
 enum vp_status vp_plan_file_take(const char *path,
                                  const struct vp_yaml_node *root,
                                  const char *via, struct vp_config *config,
                                  struct vp_err *err);
 
-/* The same for the text of a plan that was found. */
+/* The same for the text of a plan that a search has found. */
 enum vp_status vp_plan_file_take_found(const char *text,
                                        struct vp_config *config,
                                        struct vp_err *err);
 
-/* What the file says for a key, as if the user had written it. `out->key` is
- * NULL if it says nothing, or there is no file. */
+/* Writes the file's entry for a key, as if the user had written it. out->key is
+ * NULL if the file has none, or there is no file. */
 enum vp_status vp_plan_file_entry(const struct vp_key *key,
                                   struct vp_config *config,
                                   struct vp_entry *out, struct vp_err *err);
 
-/* Refuses a value of `key`, which is set, that differs from `planned`. */
+/* Refuses a value of `key`, which the user set, that differs from `planned`. */
 enum vp_status vp_plan_file_compare(const struct vp_key *key,
                                     const struct vp_entry *planned,
                                     struct vp_config *config,
                                     struct vp_err *err);
 
-/* The placement in the file, if there is one: as config_file. */
+/* Applies the placement in the file, if it has one, as that of config_file. */
 enum vp_status vp_plan_file_place(struct vp_config *config, struct vp_err *err);
-/* What no key says: action lists; refuses what a key of the machine decides, and
- * a recompute_ratio beside sets of the plan. */
+/* Takes the action lists, for which there is no key. Refuses devices and edges,
+ * which the configuration decides, and a recompute_ratio or swap_ratio of the
+ * user beside sets of operators in the plan. */
 enum vp_status vp_plan_file_finish(struct vp_config *config,
                                    struct vp_err *err);
 
-/* True if keys cannot say what the file says. */
+/* Returns true if the file has values that no key can hold. */
 bool vp_plan_file_is_needed(const struct vp_config *config);
 
 #endif

@@ -1,3 +1,4 @@
+/* The keys that a search for a plan decides, and the value auto. */
 #include "config/planned_keys.h"
 
 #include <string.h>
@@ -15,18 +16,19 @@ static bool is_set_option(const struct vp_entry *entry)
 enum vp_status vp_planned_keys_check(struct vp_entry *entries,
                                      struct vp_err *err)
 {
-    struct vp_entry *wish = entry_of(entries, "auto_plan");
-    const struct vp_entry *cut = entry_of(entries, "partition");
+    struct vp_entry *auto_plan = entry_of(entries, "auto_plan");
+    const struct vp_entry *partition = entry_of(entries, "partition");
 
-    if (!wish->key || wish->kind != VP_YAML_SCALAR ||
-        strcmp(wish->text, "false") == 0 || !cut->key || !is_set_option(cut))
+    if (!auto_plan->key || auto_plan->kind != VP_YAML_SCALAR ||
+        strcmp(auto_plan->text, "false") == 0 || !partition->key ||
+        !is_set_option(partition))
         return VP_OK;
-    if (is_set_option(wish))
+    if (is_set_option(auto_plan))
         return vp_err_set(err, VP_ERR_INVALID,
                           "--set: key 'auto_plan' is %.16s, which chooses the "
                           "partition, and partition is set, too; remove one",
-                          wish->text);
-    wish->key = NULL;
+                          auto_plan->text);
+    auto_plan->key = NULL;
     return VP_OK;
 }
 
@@ -42,10 +44,10 @@ enum vp_status vp_planned_keys_take_auto(struct vp_entry *entries,
                                          struct vp_config *config,
                                          struct vp_err *err)
 {
-    const struct vp_entry *wish = entry_of(entries, "auto_plan");
+    const struct vp_entry *auto_plan = entry_of(entries, "auto_plan");
 
-    planning |= wish->key && wish->kind == VP_YAML_SCALAR &&
-                strcmp(wish->text, "false") != 0;
+    planning |= auto_plan->key && auto_plan->kind == VP_YAML_SCALAR &&
+                strcmp(auto_plan->text, "false") != 0;
     for (int i = 0; i < VP_AUTO_COUNT; i++) {
         struct vp_entry *entry = entry_of(entries, auto_names[i]);
 
@@ -59,7 +61,7 @@ enum vp_status vp_planned_keys_take_auto(struct vp_entry *entries,
                               "'vpipe plan' finds",
                               entry->place, entry->key);
         config->auto_keys |= 1u << i;
-        /* A good number, for what else is wrong with the key. */
+        /* A valid number, so that all other checks of the key are made. */
         entry->text = vp_key_find(auto_names[i])->example;
         if (i == VP_AUTO_REPLICAS)
             entry->key = NULL;

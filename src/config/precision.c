@@ -1,3 +1,4 @@
+/* Chooses the precision for `precision: auto` by the device of this process. */
 #include "config/precision.h"
 
 #include "backend/facts.h"

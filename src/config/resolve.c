@@ -1,3 +1,4 @@
+/* Derives and checks the pipeline keys of a configuration. */
 #include "config/resolve.h"
 
 #include "config/edges.h"
@@ -13,9 +14,9 @@
 #include <string.h>
 
 enum {
-    GROUP = 32, /* minibatches of an update, as in the original */
+    GROUP = 32, /* default of accumulation_steps, as in vPipe */
     MAX_RANKS = 1024,
-    MAX_THREADS = 1024, /* of all ranks */
+    MAX_THREADS = 1024, /* over all ranks */
 };
 
 static const struct vp_generator *generator_of(const struct vp_config *config)
@@ -94,7 +95,7 @@ static enum vp_status resolve_schedule(struct vp_config *config,
 
 /* ---- Stages and blocks -------------------------------------------------- */
 
-/* Where the number of stages comes from. */
+/* Returns the key that decides the number of stages. */
 static const char *stages_key(const struct vp_config *config)
 {
     static const char *const keys[] = { "stages", "partition", "config_file",
@@ -166,7 +167,7 @@ static enum vp_status check_length(const struct vp_config *config,
         n == 1 ? "entry" : "entries", count_stages(config).text);
 }
 
-/* Whether the number of blocks is that of the module. */
+/* Returns true if `module` decides the number of blocks. */
 static bool as_module(const struct vp_config *config)
 {
     return config->module && !vp_config_given(config, "layers") &&
@@ -195,7 +196,8 @@ static enum vp_status check_partition(const struct vp_config *config,
 
 /* ---- Placement ---------------------------------------------------------- */
 
-/* Whether the modules are the stages, and then the loss. */
+/* Returns true if module_to_stage_map has an entry per stage and one for the
+ * loss. */
 static bool is_by_stage(const struct vp_placement *placement)
 {
     int n = placement->modules.n;
@@ -204,7 +206,8 @@ static bool is_by_stage(const struct vp_placement *placement)
            placement->modules.at[n - 2] == placement->n_stages - 1;
 }
 
-/* Modules that are the blocks: counts them, or compares with the partition. */
+/* For a module_to_stage_map with an entry per block: sets the partition, or
+ * compares with it. */
 static enum vp_status count_modules(struct vp_config *config, int n_blocks,
                                     struct vp_err *err)
 {
@@ -267,7 +270,8 @@ static enum vp_status check_modules(struct vp_config *config,
                       placement->n_stages == 1 ? "" : "s");
 }
 
-/* What config_file says, unless `replicas` says otherwise. */
+/* Compares config_file with the number of stages. If key `replicas` has
+ * replaced its replicas, its list of ranks is dropped. */
 static enum vp_status check_placement(struct vp_config *config,
                                       struct vp_err *err)
 {
@@ -291,7 +295,8 @@ static enum vp_status check_placement(struct vp_config *config,
     return check_modules(config, err);
 }
 
-/* Every number from 0 once. */
+/* Key `ranks` must have every number from 0 once, `machines` an entry per
+ * rank. */
 static enum vp_status check_ranks(const struct vp_config *config,
                                   struct vp_err *err)
 {
@@ -370,7 +375,7 @@ static enum vp_status resolve_swap(struct vp_config *config, struct vp_err *err)
     return VP_OK;
 }
 
-/* With recompute false every activation is kept. */
+/* Takes the sets of the plan file, unless recompute is false. */
 static void resolve_sets(struct vp_config *config)
 {
     config->recompute_sets = config->recompute && config->plan_file
@@ -412,7 +417,7 @@ static enum vp_status check_replicas(const struct vp_config *config,
     return VP_OK;
 }
 
-/* Depths given by hand may make stages wait for each other. */
+/* Validates the schedule with the user's depths, which may cause a deadlock. */
 static enum vp_status check_depths(const struct vp_config *config,
                                    struct vp_err *err)
 {
@@ -466,7 +471,8 @@ static enum vp_status set_balanced(struct vp_config *config,
     return VP_OK;
 }
 
-/* What follows from the FLOPs of the model: a partition, the lists of auto. */
+/* Derives from the FLOPs of the model: the lists of schedule auto, or a
+ * partition. */
 static enum vp_status plan_by_flops(struct vp_config *config,
                                     const struct vp_dims *dims,
                                     struct vp_err *err)
@@ -476,7 +482,7 @@ static enum vp_status plan_by_flops(struct vp_config *config,
     enum vp_status st;
 
     if (planned && config->schedule_text)
-        return VP_OK; /* of a plan file */
+        return VP_OK; /* the plan file has the lists */
     if (!planned &&
         (config->partition.n > 0 || vp_config_n_stages(config) == 1))
         return VP_OK;
@@ -489,7 +495,8 @@ static enum vp_status plan_by_flops(struct vp_config *config,
 
 /* ---- All of it ---------------------------------------------------------- */
 
-/* Shards of the optimizer's state stay where they are. */
+/* Refuses rebalance with shard_optimizer: shards of the optimizer's state cannot
+ * move. */
 static enum vp_status check_shards(const struct vp_config *config,
                                    struct vp_err *err)
 {
@@ -502,8 +509,8 @@ static enum vp_status check_shards(const struct vp_config *config,
                       vp_config_place(config, "rebalance"));
 }
 
-/* Stages that clip by norms of their own would give copies of tied weights
- * different updates. */
+/* Refuses clipping by stage with tied embeddings: copies of tied weights on
+ * stages with different norms would get different updates. */
 static enum vp_status check_clipped_ties(const struct vp_config *config,
                                          struct vp_err *err)
 {
@@ -517,7 +524,8 @@ static enum vp_status check_clipped_ties(const struct vp_config *config,
                       vp_config_place(config, "grad_clip_scope"));
 }
 
-/* In asp a stage does not know when another one has updated its copy. */
+/* Tied weights need stages that update together: in asp they are untied, or
+ * refused if the user asked for them. */
 static enum vp_status resolve_ties(struct vp_config *config, struct vp_err *err)
 {
     if (vp_config_n_stages(config) == 1)
@@ -547,7 +555,7 @@ static enum vp_status refuse_members(const struct vp_config *config,
         vp_config_place(config, "mp_size"), config->mp_size, why, key);
 }
 
-/* Not all that one rank can do is done by several that share each operator. */
+/* Refuses keys that tensor-parallel groups do not support. */
 static enum vp_status check_members(const struct vp_config *config,
                                     struct vp_err *err)
 {
@@ -579,7 +587,7 @@ static enum vp_status check_members(const struct vp_config *config,
     return VP_OK;
 }
 
-/* The model says "key: cause; remedy" and knows no files. */
+/* Adds the place of the key to the model's message "key: cause; remedy". */
 enum vp_status vp_resolve_check_model(const struct vp_config *config,
                                       const struct vp_dims *dims,
                                       struct vp_err *err)
@@ -636,7 +644,7 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
     return vp_edges_resolve(config, err);
 }
 
-/* What the keys of a configuration cannot say. */
+/* Copies the values of a plan file for which there are no keys. */
 static void take_plan(const struct vp_plan *file, struct vp_plan *plan)
 {
     plan->swap_sets = file->swap_sets;
@@ -652,7 +660,7 @@ void vp_resolve_train(const struct vp_config *config,
                       struct vp_train_config *train)
 {
     train->plan.schedule = vp_generator_at(config->schedule)->name;
-    if (!generator_of(config)->planned) /* else it is in the lists */
+    if (!generator_of(config)->planned) /* the lists of auto include it */
         train->plan.schedule_memory = config->schedule_memory;
     train->plan.schedule_text = config->schedule_text;
     train->plan.schedule_v = config->schedule_v;

@@ -1,3 +1,4 @@
+/* Cuts the model into stages of equal work by FLOPs. */
 #include "config/resolve_balance.h"
 
 #include "plan/balance.h"
@@ -22,7 +23,8 @@ static double forward_flops(const struct vp_graph *graph, int block)
     return flops;
 }
 
-/* costs: [stages, blocks]. Replicas share the minibatches of their stage. */
+/* Fills costs[stage][block], in FLOPs per rank: replicas share the minibatches
+ * of their stage. */
 static void fill_costs(const struct vp_config *config,
                        const struct vp_graph *graph, double *costs)
 {
@@ -34,7 +36,8 @@ static void fill_costs(const struct vp_config *config,
             double ratio = config->recompute_ratio.n > 0
                                ? config->recompute_ratio.at[s]
                                : 0.0;
-            int at = config->chunks > 1 ? 0 : s; /* or all the same */
+            /* With chunks all stages have the same number of replicas. */
+            int at = config->chunks > 1 ? 0 : s;
             int n_ranks = config->replicas.n > 0 ? config->replicas.at[at] : 1;
 
             costs[s * graph->n_blocks + i] = (all + ratio * again) / n_ranks;

@@ -1,4 +1,4 @@
-/* What a plan file says that its run will take. */
+/* Reads the forecast of time, bubble and memory from a plan file. */
 #include "base/json.h"
 #include "base/value.h"
 #include "config/plan_file.h"

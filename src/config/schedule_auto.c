@@ -1,3 +1,5 @@
+/* Makes the schedule `auto`: tries each placement of the stages on ranks and
+ * keeps the fastest schedule. */
 #include "config/schedule_auto.h"
 
 #include "config/keys.h"
@@ -10,16 +12,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One stage per rank, chunks in turn, two chunks in a V. */
+/* Placements: one stage per rank, chunks in turn, two chunks in a V. */
 enum { N_PLACES = 3 };
 
-/* One way to put the stages on ranks, with what its schedule is made for. */
+/* One placement of the stages on ranks, with its costs and memory limits. */
 struct place {
     int partition[VP_MAX_STAGES];
     struct vp_plan_stages marks;
     struct vp_stage_costs stages[VP_MAX_STAGES];
-    double limits[VP_MAX_STAGES]; /* per rank */
-    double sizes[VP_MAX_STAGES];  /* of a slot: a whole stage is 2 */
+    double limits[VP_MAX_STAGES]; /* per rank, in half stages */
+    double sizes[VP_MAX_STAGES];  /* per stage: its slot, in half stages */
     struct vp_sched_costs costs;
     struct vp_sched_limits memory;
 };
@@ -31,7 +33,8 @@ static const struct vp_generator *generator_of(const struct vp_config *config)
 
 /* ---- Chunks ------------------------------------------------------------- */
 
-/* Entries of a list that has one per stage; 0: there is none. */
+/* Returns the length of the lists with an entry per stage; 0 if there are
+ * none. */
 static int n_listed(const struct vp_config *config)
 {
     const struct vp_real_list *ratios = &config->recompute_ratio;
@@ -43,6 +46,7 @@ static int n_listed(const struct vp_config *config)
     return ratios->for_all ? 0 : ratios->n;
 }
 
+/* Returns true if no key decides the number of chunks. */
 static bool is_open(const struct vp_config *config)
 {
     return !vp_config_given(config, "chunks") && n_listed(config) == 0;
@@ -65,13 +69,13 @@ void vp_schedule_auto_chunks(struct vp_config *config)
 
 /* ---- Costs -------------------------------------------------------------- */
 
-/* Seconds, or any unit, per FLOP of a phase. */
+/* Cost per FLOP of each phase, in any unit of time. */
 struct rates {
     double f, b, w;
 };
 
-/* 1 per GFLOP, or so that all chunks of a rank together take the times of
- * schedule_costs, on average. */
+/* Returns 1e-9 per FLOP, or with schedule_costs the rates with which all chunks
+ * of an average rank together take these times. */
 static struct rates rates_of(const struct vp_config *config,
                              const struct vp_graph *graph)
 {
@@ -90,7 +94,8 @@ static struct rates rates_of(const struct vp_config *config,
                            given->at[2] / flops[2] };
 }
 
-/* Weight gradients of operators that are recomputed run with B. */
+/* Computes the costs of a stage. Weight gradients of recomputed operators run
+ * in B, at the rate of W. */
 static enum vp_status stage_costs(const struct vp_graph *graph,
                                   const struct vp_stage_spec *spec,
                                   const struct rates *rates,
@@ -151,9 +156,9 @@ static enum vp_status fill_costs(const struct vp_config *config,
 
 /* ---- Places ------------------------------------------------------------- */
 
-/* `config` has the chunks of the place, and schedule_v. Its memory counts the
- * slots that a run allocates: a stage keeps its slots when another stage of the
- * rank has use for them. */
+/* Fills in a placement, for the chunks and schedule_v of `config`. Memory is
+ * counted in slots as a run allocates them: a stage keeps its slots even while
+ * another stage of the rank could use the memory. */
 static enum vp_status fill_place(const struct vp_config *config,
                                  const struct vp_graph *graph,
                                  struct place *place,
@@ -190,7 +195,7 @@ static enum vp_status fill_place(const struct vp_config *config,
     return VP_OK;
 }
 
-/* All places that the configuration allows. */
+/* Fills in all placements that the configuration allows. */
 static enum vp_status fill_places(const struct vp_config *config,
                                   const struct vp_graph *graph,
                                   struct place *places,
@@ -222,7 +227,7 @@ static enum vp_status no_memory(struct vp_err *err)
     return vp_err_set(err, VP_ERR_NOMEM, "out of memory; close other programs");
 }
 
-/* The configuration becomes that of the schedule. */
+/* Sets the fields of the configuration to those of the best schedule. */
 static enum vp_status keep(struct vp_config *config,
                            const struct vp_sched_config *sched,
                            const struct place *place, const char *text,
@@ -244,9 +249,9 @@ static enum vp_status keep(struct vp_config *config,
     config->chunks = sched->n_chunks;
     config->partition = (struct vp_int_list){ partition, n };
     if (config->recompute_ratio.n > n)
-        config->recompute_ratio.n = n; /* all are the same */
+        config->recompute_ratio.n = n; /* all entries are equal */
     if (config->swap_ratio.n > n)
-        config->swap_ratio.n = n; /* likewise */
+        config->swap_ratio.n = n; /* all entries are equal */
     config->schedule_v = sched->v_shape;
     config->schedule_text = copy;
     return VP_OK;

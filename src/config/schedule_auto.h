@@ -1,24 +1,25 @@
-/* The schedule `auto` of a configuration: made for the FLOPs of its stages. */
+/* The schedule `auto`: a list of actions made for the costs of the stages. */
 #ifndef VP_CONFIG_SCHEDULE_AUTO_H
 #define VP_CONFIG_SCHEDULE_AUTO_H
 
 #include "config/config.h"
 
-/* The chunks of `auto` that follow from the lists with an entry per stage;
- * where they are open, the most that vp_schedule_auto_make() may choose.
- * `stages` must be known. Other schedules: nothing. */
+/* Sets config->chunks for `auto`, from the length of the lists with an entry
+ * per stage; without such lists, to the most that vp_schedule_auto_make() may
+ * choose. config->stages must be known. Does nothing with other schedules. */
 void vp_schedule_auto_chunks(struct vp_config *config);
 
-/* Makes the lists of `auto`, as config->schedule_text; sets partition, chunks
- * and schedule_v where the user left them open. Costs are the FLOPs of each
- * stage's programs, so that all processes of a job make the same lists. */
+/* Makes the lists of `auto` as config->schedule_text. Sets partition and
+ * chunks, if the user gave none, and schedule_v. Costs are the FLOPs of each
+ * stage's programs, scaled by schedule_costs, so that all processes of a job
+ * make the same lists. */
 enum vp_status vp_schedule_auto_make(struct vp_config *config,
                                      const struct vp_graph *graph,
                                      struct vp_err *err);
 
-/* Writes how auto placed the stages, and for what costs and memory; `saved`:
- * the lists are those of a checkpoint. Other schedules leave `text` as it
- * is. */
+/* Writes a line about the placement of stages, costs and memory of `auto`;
+ * `saved`: the lists are from a checkpoint. Leaves `text` unchanged with other
+ * schedules. */
 void vp_schedule_auto_describe(const struct vp_config *config, bool saved,
                                char *text, size_t n_bytes);
 

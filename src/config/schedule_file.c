@@ -1,3 +1,5 @@
+/* Reads a schedule from a file, a plan or a checkpoint, and compares it with
+ * the configuration. */
 #include "config/schedule_file.h"
 
 #include "base/file.h"
@@ -11,10 +13,10 @@
 
 /* ---- Reading ------------------------------------------------------------ */
 
-/* Where the text comes from. */
 enum origin { FROM_FILE, FROM_PLAN, FROM_CHECKPOINT };
 
-/* What a training step can run: one group of minibatches. */
+/* Refuses a schedule that is not one training step: one group of minibatches
+ * with an update at its end. */
 static enum vp_status check(const struct vp_schedule *schedule,
                             struct vp_err *err)
 {
@@ -125,7 +127,7 @@ enum vp_status vp_schedule_file_take(const char *plan, const char *text,
     int schedule = config->schedule;
     enum vp_status st = take(plan, text, FROM_PLAN, config, err);
 
-    /* Lists of auto stay those of auto. */
+    /* Lists that were made for auto keep schedule auto. */
     if (st == VP_OK && vp_generator_at(schedule)->planned) {
         config->schedule_v = vp_generator_at(config->schedule)->v_shape;
         config->schedule = schedule;

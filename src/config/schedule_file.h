@@ -1,4 +1,4 @@
-/* A schedule that 'vpipe schedule --text' wrote, for training. */
+/* Training with a schedule from a file that 'vpipe schedule --text' wrote. */
 #ifndef VP_CONFIG_SCHEDULE_FILE_H
 #define VP_CONFIG_SCHEDULE_FILE_H
 
@@ -9,11 +9,11 @@ struct vp_schedule_file {
     int n_stages, n_chunks, n_mb;
     struct vp_int_list replicas; /* one per stage; empty: one each */
     bool in_plan;                /* `path` is a plan file */
-    bool is_saved;               /* `path` is gone: config->saved_schedule */
+    bool is_saved;               /* `path` is gone: saved_schedule was used */
 };
 
 /* Reads the file that `entry` names (config->saved_schedule if the file is
- * gone), proves it, keeps it as config->schedule_file and its text as
+ * gone), validates it, keeps it as config->schedule_file and its text as
  * config->schedule_text, and sets config->schedule to the generator that places
  * stages in the same way. */
 enum vp_status vp_schedule_file_read(const struct vp_entry *entry,
@@ -25,8 +25,8 @@ enum vp_status vp_schedule_file_take(const char *plan, const char *text,
                                      struct vp_config *config,
                                      struct vp_err *err);
 
-/* What else the configuration says must fit the file, or follows from it:
- * stages, chunks, replicas, accumulation_steps. Without a file: nothing. */
+/* Sets stages, chunks, replicas and accumulation_steps from the file; refuses
+ * other values of the user. Does nothing without a file. */
 enum vp_status vp_schedule_file_resolve(struct vp_config *config,
                                         struct vp_err *err);
 

@@ -1,3 +1,4 @@
+/* Writes a configuration for the hosts that are left of a job. */
 #include "config/shrink.h"
 
 #include <stdlib.h>
@@ -11,7 +12,8 @@ static double largest(const struct vp_real_list *list)
     return most;
 }
 
-/* Gives `n` stages the largest entry of a list; an empty one stays. */
+/* Replaces a list by `n` copies of its largest entry; an empty list stays
+ * empty. */
 static void stretch(struct vp_real_list *list, int n, double *ratios)
 {
     double ratio = largest(list);
@@ -22,9 +24,9 @@ static void stretch(struct vp_real_list *list, int n, double *ratios)
         *list = (struct vp_real_list){ .at = ratios, .n = n };
 }
 
-/* Everything that has an entry per stage or rank follows from their number; a
- * stage recomputes and swaps as much as that with the least room did. `ratios`
- * has room for two entries per stage. */
+/* Sets the number of stages to `n` and drops all lists with an entry per stage
+ * or rank. All stages recompute and swap the largest share of any stage before.
+ * `ratios` has room for two entries per stage. */
 static void cut_anew(struct vp_config *config, int n, double *ratios)
 {
     int n_stages = n * config->chunks;

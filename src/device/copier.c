@@ -1,3 +1,5 @@
+/* Asynchronous copies: on an asynchronous device a stream and events, on other
+ * devices a thread that takes copies from a ring. */
 #include "device/copier.h"
 
 #include "base/limit.h"
@@ -11,7 +13,7 @@
 
 enum { MAX_JOBS = 256, LAST_WAIT_MS = 10000 };
 
-/* What the thread is given. */
+/* One copy for the thread. */
 struct job {
     void *dst;
     const void *src;
@@ -20,18 +22,18 @@ struct job {
 
 struct vp_copier {
     struct vp_device *device;
-    int most_us; /* of delays; see vp_copier_disturb() */
+    int most_us; /* longest delay of a copy; see vp_copier_disturb() */
     bool overwrite;
     uint64_t n_begun; /* copies */
 
-    /* On a device that works behind the host: */
+    /* On an asynchronous device: */
     struct vp_stream *stream;
     struct vp_event *followed;
-    void *filler; /* bytes 0xff that the device reaches */
+    void *filler; /* pinned host memory, all bytes 0xff */
 
-    /* Elsewhere: */
+    /* On other devices: */
     pthread_t thread;
-    pthread_mutex_t lock; /* of what follows, and of n_begun */
+    pthread_mutex_t lock; /* guards the fields below and n_begun */
     pthread_cond_t moved;
     bool has_thread, stop;
     struct job jobs[MAX_JOBS]; /* a ring */
@@ -93,7 +95,8 @@ static void *thread_main(void *ctx)
     return NULL;
 }
 
-/* Called with the lock held: until something moves, or half a heartbeat. */
+/* Waits until a copy begins or ends, for half a heartbeat at most. The caller
+ * holds the lock. */
 static void wait_a_little(struct vp_copier *copier)
 {
     struct timespec until;
@@ -107,7 +110,9 @@ static void wait_a_little(struct vp_copier *copier)
     pthread_cond_timedwait(&copier->moved, &copier->lock, &until);
 }
 
-static uint64_t give(struct vp_copier *copier, struct job job)
+/* Hands a copy to the thread; waits while the ring is full. Returns the number
+ * of the copy. */
+static uint64_t enqueue(struct vp_copier *copier, struct job job)
 {
     uint64_t number;
 
@@ -121,7 +126,8 @@ static uint64_t give(struct vp_copier *copier, struct job job)
     return number;
 }
 
-static enum vp_status wait_here(const struct vp_copy *copy, int timeout_ms)
+static enum vp_status wait_for_thread(const struct vp_copy *copy,
+                                      int timeout_ms)
 {
     struct vp_limit limit = vp_limit_ms(timeout_ms);
     struct vp_copier *copier = copy->by;
@@ -180,7 +186,7 @@ static enum vp_status copy_in_stream(struct vp_copier *copier,
     return vp_event_record(copy->made, copier->stream);
 }
 
-/* ---- All of it ---------------------------------------------------------- */
+/* ---- Public functions --------------------------------------------------- */
 
 static enum vp_status create_stream(struct vp_copier *copier)
 {
@@ -261,7 +267,7 @@ enum vp_status vp_copier_follow(struct vp_copier *copier,
                                 struct vp_stream *stream)
 {
     if (!copier->stream)
-        return VP_OK; /* what the stream was given is done */
+        return VP_OK; /* not asynchronous: the stream's work is done */
     VP_TRY(vp_event_record(copier->followed, stream));
     return vp_stream_wait(copier->stream, copier->followed);
 }
@@ -274,7 +280,7 @@ enum vp_status vp_copier_begin(struct vp_copier *copier, struct vp_copy *copy,
         copy->number = ++copier->n_begun;
         return copy_in_stream(copier, copy, dst, src, n_bytes);
     }
-    copy->number = give(copier, (struct job){ dst, src, n_bytes });
+    copy->number = enqueue(copier, (struct job){ dst, src, n_bytes });
     return VP_OK;
 }
 
@@ -285,7 +291,7 @@ enum vp_status vp_copy_wait(const struct vp_copy *copy,
         return VP_OK;
     if (copy->by->stream)
         return vp_stream_wait(stream, copy->made);
-    return wait_here(copy, timeout_ms);
+    return wait_for_thread(copy, timeout_ms);
 }
 
 void vp_copier_disturb(struct vp_copier *copier, int most_us, bool overwrite)

@@ -1,4 +1,4 @@
-/* Calls of a device's table. */
+/* The functions of device.h: each calls the entry of the device's table. */
 #include "device/device.h"
 
 #include "device/driver.h"

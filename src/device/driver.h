@@ -1,5 +1,6 @@
-/* What a kind of device fills in, for backends and their tests. Users of a
- * device call the functions of device.h, which also says what each one does. */
+/* The table of functions that a kind of device implements, for backends and
+ * their tests. Users of a device call the functions of device.h, where each is
+ * described. */
 #ifndef VP_DEVICE_DRIVER_H
 #define VP_DEVICE_DRIVER_H
 
@@ -13,8 +14,9 @@ struct vp_device;
 struct vp_stream;
 struct vp_event;
 
-/* One table for all devices of a kind. Slots do what the function of the same
- * name does; frees are never given NULL. */
+/* One table for all devices of a kind. Each entry implements the function of
+ * the same name in device.h; the entries that free are never called with
+ * NULL. */
 struct vp_device_ops {
     bool host_memory; /* vp_device_has_host_memory() */
     void (*attach)(struct vp_device *device);
@@ -29,10 +31,12 @@ struct vp_device_ops {
 
     enum vp_status (*stream_create)(struct vp_device *device,
                                     struct vp_stream **out);
-    /* Optional: a stream for copies alone. NULL: stream_create serves. */
+    /* Optional: creates a stream for copies only. NULL: stream_create is
+     * used. */
     enum vp_status (*copy_stream_create)(struct vp_device *device,
                                          struct vp_stream **out);
-    /* Optional, for tests: the stream does nothing for some time. */
+    /* Optional, for tests: delays the stream by `us` microseconds. NULL: no
+     * delay. */
     enum vp_status (*stall)(struct vp_stream *stream, int us);
     void (*stream_free)(struct vp_stream *stream);
     /* Optional. NULL: there is no handle. */
@@ -54,9 +58,9 @@ struct vp_device_ops {
     bool (*event_time)(struct vp_event *event, int64_t *ns_out);
 };
 
-/* The first members of every device's own. A device's table is set when it is
- * opened, the device of streams and events by the functions that create them,
- * after their slots have returned. */
+/* First members of the structs in which a driver keeps its devices, streams and
+ * events. The driver sets `ops` when it opens a device; device.c sets `device`
+ * of streams and events after the entry that creates them has returned. */
 struct vp_device {
     const struct vp_device_ops *ops;
 };

@@ -1,4 +1,5 @@
-/* BERT with a masked-LM head (Devlin et al., NAACL 2019): post-LN encoder.
+/* Builds BERT with a masked-LM head (Devlin et al., NAACL 2019): post-LN
+ * encoder. "Lines" are the lines of vPipe's model program, see vp_graph_line().
  *
  * A block starts with the layer norm that closes the previous residual, so
  * blocks 0 .. 2 layers - 1 are attention, feed-forward, attention, ... and the
@@ -124,8 +125,9 @@ static vp_val ffn(const struct bert *b, vp_val x, int64_t layer)
     return vp_add(g, y, x);
 }
 
-/* Weight and bias of the decoder. Untied, the Hugging Face model no longer
- * reads cls.predictions.bias: the decoder owns both. */
+/* The output layer. In the Hugging Face model with untied embeddings, weight
+ * and bias are both parameters of cls.predictions.decoder; cls.predictions.bias
+ * is not used. */
 static vp_val decoder(const struct bert *b, vp_val x)
 {
     const struct vp_model_config *c = b->config;
@@ -144,9 +146,9 @@ static vp_val decoder(const struct bert *b, vp_val x)
     return vp_linear(g, vp_all_gather(g, x), weight, bias, VP_ACT_NONE);
 }
 
-/* Five lines: LN, Linear with activation, LN, decoder, bias. Where the batch
- * names the labelled rows, only those are computed: the rows are taken before
- * the layer norm that closes the last layer. */
+/* Five lines: LN, Linear with activation, LN, decoder, bias. If the batch lists
+ * the labelled rows, only those are computed: they are gathered before the
+ * layer norm that closes the last layer. */
 static void head(const struct bert *b, vp_val x, const struct vp_dims *dims)
 {
     const struct vp_model_config *c = b->config;

@@ -1,4 +1,4 @@
-/* Layers with their parameters, as the builders use them. */
+/* Adds layers and their parameters to a graph, for the model builders. */
 #include "model/build.h"
 
 static vp_par packed_weight(struct vp_graph *graph,
@@ -17,7 +17,7 @@ static vp_par packed_weight(struct vp_graph *graph,
     return weight;
 }
 
-/* One row for each name. */
+/* The bias has one row for each name. */
 static vp_par packed_bias(struct vp_graph *graph, const struct vp_dense *dense,
                           const char *const *names, int n_names)
 {

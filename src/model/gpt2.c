@@ -1,9 +1,13 @@
-/* GPT-2 (Radford et al., 2019) and CPM, its Chinese sibling: pre-LN decoder.
+/* Builds GPT-2 (Radford et al., 2019) and CPM, the same model for Chinese:
+ * pre-LN decoder. "Lines" are the lines of vPipe's model program, see
+ * vp_graph_line().
  *
  * Block 0 is the embedding, then attention and MLP alternate, the last is the
- * final layer norm and the output layer. Rows need no padding mask: padding
- * stands at the end, where causal attention cannot see it. With a cache the rows
- * of a sample are new positions of its text, wherever they begin.
+ * final layer norm and the output layer. There is no padding mask: padding is
+ * at the end of a sample, where causal attention does not read it. With a cache
+ * the rows of a sample are new positions of its text, which may begin at any
+ * position.
+ *
  * B: batch, S: sequence, H: hidden, F: ffn, V: vocab. */
 #include "model/build.h"
 #include "model/model.h"
@@ -16,8 +20,8 @@ struct gpt2 {
     struct vp_graph *graph;
     const struct vp_model_config *config;
     const struct vp_dims *dims;
-    vp_val at, lines;   /* with a cache; else VP_NONE */
-    float residual_std; /* of projections that end in a residual */
+    vp_val at, lines;   /* positions, cache lines; VP_NONE without a cache */
+    float residual_std; /* initial weights of projections before a residual */
 };
 
 int64_t vp_gpt2_blocks(const struct vp_model_config *config)
@@ -32,7 +36,7 @@ static const char *layer_name(const struct gpt2 *m, int64_t layer,
                          part);
 }
 
-/* Hugging Face keeps GPT-2's layers as Conv1D: weights are [in, out]. */
+/* Hugging Face stores GPT-2's layers as Conv1D: weights are [in, out]. */
 static vp_val conv1d(const struct gpt2 *m, vp_val x, const char *name,
                      struct vp_dense layer)
 {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What the sizes of a family have in common is written once. */
+/* Fields that all sizes of a model family share. */
 #define BERT(n_layers, width, n_heads)                                    \
     .vocab = 30528, .hidden = (width), .layers = (n_layers),              \
     .heads = (n_heads), .ffn = 4 * (width), .positions = 512, .types = 2, \
@@ -25,7 +25,7 @@
     .eps = 1e-5f, .label_smoothing = 0.1f, .act = VP_ACT_RELU,            \
     .tie_embeddings = true
 
-/* The vocabulary 30522 of BERT is filled up to a multiple of 64. */
+/* BERT's vocabulary of 30522 is rounded up to a multiple of 64. */
 static const struct vp_model_size bert_sizes[] = {
     { "large", { BERT(24, 1024, 16) } },
     { "base", { BERT(12, 768, 12) } },
@@ -168,7 +168,7 @@ enum vp_status vp_model_build_cached(
 
 /* ---- Custom models ------------------------------------------------------ */
 
-/* Blocks are counted once, when the model is made. */
+/* vp_model_custom_init() stores the number of blocks as `layers`. */
 static int64_t custom_blocks(const struct vp_model_config *config)
 {
     return config->layers;

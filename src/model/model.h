@@ -6,7 +6,7 @@
 #include "base/batch.h"
 #include "graph/graph.h"
 
-/* How a model is trained; decides which data it wants. */
+/* The training task of a model. It decides which data sources fit. */
 enum vp_task {
     VP_TASK_MASKED_LM,
     VP_TASK_CAUSAL_LM,
@@ -31,16 +31,16 @@ struct vp_model_config {
     int32_t pad; /* padding token id */
     bool tie_embeddings;
     bool attention_bias;    /* translation only; others always have it */
-    enum vp_dtype dtype;    /* of weights and activations */
+    enum vp_dtype dtype;    /* type of weights and activations */
     int n_members;          /* ranks that share each operator; 0: 1 */
-    bool sequence_parallel; /* these have slices of rows between their sums */
+    bool sequence_parallel; /* members have slices of rows between their sums */
 };
 
 /* The operators of a model that is not in the table. */
 struct vp_custom_model {
-    struct vp_dims dims; /* its one bucket */
-    /* Appends the operators; ends in the loss. Called for each graph that is
-     * made of the model, and does the same every time. */
+    struct vp_dims dims; /* its only bucket */
+    /* Appends the operators to `graph`; the last one is the loss. Called for
+     * each graph of the model; every call appends the same operators. */
     void (*build)(void *ctx, const struct vp_dims *dims,
                   struct vp_graph *graph);
     void *ctx;
@@ -49,17 +49,17 @@ struct vp_custom_model {
 struct vp_model {
     const char *name; /* model_type: bert, gpt2, cpm, translation */
     enum vp_task task;
-    /* Sizes by published name ("base", "124M", ...); the first is the default
-     * when no size is asked for. Embeddings are tied, as published. */
+    /* Sizes by published name ("base", "124M", ...); the first one is the
+     * default. Embeddings are tied, as published. */
     const struct vp_model_size *sizes;
     int n_sizes;
     /* NULL for the models of the table. */
     const struct vp_custom_model *custom;
-    /* Appends the operators for one bucket; ends in graph->outputs. NULL for a
+    /* Appends the operators for one bucket, up to graph->outputs. NULL for a
      * custom model. */
     void (*build)(const struct vp_model_config *config,
                   const struct vp_dims *dims, struct vp_graph *graph);
-    /* Blocks of the model: 2 layers + 1, ... */
+    /* Returns the number of blocks, such as 2 * layers + 1. */
     int64_t (*n_blocks)(const struct vp_model_config *config);
 };
 
@@ -68,43 +68,46 @@ struct vp_model_size {
     struct vp_model_config config;
 };
 
-/* What a custom model is called, as model_type. */
+/* The model_type of a custom model. */
 #define VP_MODEL_CUSTOM "custom"
 
-/* Builds `custom` once to check it and to count its blocks, and makes a model of
- * it, with room for its only size. All three are borrowed by the model and
- * outlive it. */
+/* Makes a model of `custom`. Builds its graph once, to check it and to count
+ * the blocks. *size_out is the model's only size. The model borrows `custom`
+ * and `size_out`, which must outlive it. */
 enum vp_status vp_model_custom_init(const struct vp_custom_model *custom,
                                     struct vp_model *model_out,
                                     struct vp_model_size *size_out,
                                     struct vp_err *err);
 
-/* NULL if unknown. */
+/* Returns the row of the table with this name; NULL if there is none. */
 const struct vp_model *vp_model_find(const char *name);
-/* All of them, for messages: "bert, gpt2, cpm, translation". */
+/* Returns the names of all models for messages: "bert, gpt2, cpm,
+ * translation". */
 const char *vp_model_names(void);
-/* The default for a NULL name; NULL if unknown. */
+/* Returns the size with this name, the default size if `name` is NULL; NULL if
+ * there is no such size. */
 const struct vp_model_size *vp_model_size_find(const struct vp_model *model,
                                                const char *name);
 
 /* Refuses impossible sizes: heads that do not divide hidden, sequences longer
- * than positions, zero anywhere, tensors over 2^31 rows. One line that starts
- * with the first of the error's fields, the configuration key to change:
- * "<key>: <cause>; <remedy>". */
+ * than positions, sizes of zero, tensors of more than 2^31 rows. The message is
+ * "<key>: <cause>; <remedy>", and `err` names the configuration keys to change,
+ * <key> first. */
 enum vp_status vp_model_check(const struct vp_model *model,
                               const struct vp_model_config *config,
                               const struct vp_dims *dims, struct vp_err *err);
 
-/* Checks, builds, finishes: a graph that ends in the loss. Release with
- * vp_graph_release(). */
+/* Checks the sizes and builds the graph, which ends in the loss. Release it
+ * with vp_graph_release(). */
 enum vp_status vp_model_build(const struct vp_model *model,
                               const struct vp_model_config *config,
                               const struct vp_dims *dims,
                               struct vp_graph *graph_out, struct vp_err *err);
 
-/* The same for other outputs: a set of enum vp_output. With dims->n_labels above
- * 0 the logits, and the loss, are of the rows that the batch names
- * (VP_ROLE_LABEL_ROWS; rows of the decoder where there is one). */
+/* As vp_model_build(), for other outputs: `outputs` is a set of enum vp_output.
+ * With dims->n_labels above 0, logits and loss are computed only for the rows
+ * that the batch lists in VP_ROLE_LABEL_ROWS (rows of the decoder, if the model
+ * has one). */
 enum vp_status vp_model_build_outputs(const struct vp_model *model,
                                       const struct vp_model_config *config,
                                       const struct vp_dims *dims,
@@ -112,21 +115,23 @@ enum vp_status vp_model_build_outputs(const struct vp_model *model,
                                       struct vp_graph *graph_out,
                                       struct vp_err *err);
 
-/* The same for a causal model or a decoder that is run with a cache: tokens (of
- * the target) of a batch are new positions of texts (VP_ROLE_POSITIONS,
- * VP_ROLE_LINES). The encoder's result is used by the keys and values that
- * VP_ROLE_SOURCES lets the cache keep; a batch without new sources has seq 1. */
+/* As vp_model_build_outputs(), for a causal or translation model with a
+ * key-value cache. The (target) tokens of a batch are new positions of texts
+ * (VP_ROLE_POSITIONS, VP_ROLE_LINES). VP_ROLE_SOURCES names the lines of the
+ * cache for the keys and values of the encoder's output; a batch without new
+ * source texts has seq 1. Refuses masked language models. */
 enum vp_status vp_model_build_cached(
     const struct vp_model *model, const struct vp_model_config *config,
     const struct vp_dims *dims, const struct vp_cache_size *cache,
     unsigned outputs, struct vp_graph *graph_out, struct vp_err *err);
 
 /* Reads a Hugging Face config.json (model_type bert, gpt2, m2m_100) or a
- * bert_config.json, which has the keys of the first one without model_type, and
- * whose vocabulary is rounded up to a multiple of 8; checks the sizes. What the file leaves out keeps the published value, sizes must be
- * there. Regularisers without a counterpart here (layerdrop, activation and
- * classifier dropout) are not read; what would change the function of the model
- * is refused. */
+ * bert_config.json, which has the keys of bert without model_type, and whose
+ * vocabulary is rounded up to a multiple of 8. Checks the sizes. Sizes are
+ * required keys; other keys have the published value as default. Regularisation
+ * that vpipe does not have (layerdrop, activation and classifier dropout) is
+ * not read. Refuses values with which the model would compute another function
+ * than here. */
 enum vp_status vp_model_read_json(const char *path,
                                   const struct vp_model **model_out,
                                   struct vp_model_config *config_out,
@@ -138,9 +143,9 @@ struct vp_model_ids {
     int32_t start; /* first token of a decoder's input */
 };
 
-/* Writes the config.json that vp_model_read_json() reads back to the same
- * values, for the class `class_name` of Hugging Face's with tensors of type
- * `dtype` ("float32"). Free the text. VP_ERR_NOMEM. */
+/* Writes the text of a config.json for the Hugging Face class `class_name` with
+ * tensors of type `dtype` ("float32"). vp_model_read_json() reads the same
+ * values back. The caller frees the text. VP_ERR_NOMEM. */
 enum vp_status vp_model_format_json(const struct vp_model *model,
                                     const struct vp_model_config *config,
                                     const struct vp_model_ids *ids,
@@ -155,7 +160,8 @@ enum vp_status vp_model_format_json(const struct vp_model *model,
  * not depend on partition. Tied parameters get the value of their owner. */
 void vp_param_init(const struct vp_graph *graph, vp_par par, uint64_t seed,
                    float *out);
-/* Elements [begin, begin + n) of it, to out[0 .. n-1]. Any thread. */
+/* Writes elements [begin, begin + n) of the same value to out[0 .. n-1]. Any
+ * thread. */
 void vp_param_init_range(const struct vp_graph *graph, vp_par par,
                          uint64_t seed, int64_t begin, int64_t n, float *out);
 

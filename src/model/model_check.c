@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Rows and ids are int32 on every device; a tensor of 2^40 numbers (4 TiB)
- * is a mistake and not a model. */
+/* Rows and ids are int32 on every device. A tensor of more than 2^40 numbers
+ * (4 TiB) is taken for a mistake. */
 #define MAX_ROWS INT32_MAX
 #define MAX_LAYERS 65536
 #define MAX_ELEMENTS ((int64_t)1 << 40)
@@ -39,7 +39,8 @@ static enum vp_status check_rate(const char *key, float p, struct vp_err *err)
     return VP_OK;
 }
 
-/* Dropout spends 8 bits per element: what rounds to 256/256 keeps nothing. */
+/* Dropout compares 8 bits per element: a rate that rounds to 256/256 would drop
+ * all. */
 static enum vp_status check_dropout(const char *key, float p,
                                     struct vp_err *err)
 {
@@ -51,8 +52,8 @@ static enum vp_status check_dropout(const char *key, float p,
     return VP_OK;
 }
 
-/* Members of a tensor-parallel group have equal numbers of heads and of columns of
- * the feed-forward layer. */
+/* Members of a tensor-parallel group have equal numbers of heads and of
+ * features of the feed-forward layer. */
 static enum vp_status check_members(const struct vp_model_config *c,
                                     struct vp_err *err)
 {
@@ -127,7 +128,7 @@ static enum vp_status check_scalars(const struct vp_model_config *c,
     }
 }
 
-/* One side of the model: `len` positions per sample. */
+/* Checks the encoder's or the decoder's input: `len` positions per sample. */
 static enum vp_status check_sequence(const struct vp_model_config *c,
                                      int64_t batch, int64_t len,
                                      struct vp_err *err)
@@ -193,7 +194,7 @@ enum vp_status vp_model_check(const struct vp_model *model,
     const struct vp_model_config *c = config;
     int64_t rows, widest;
 
-    if (model->custom) /* its operators check what they are given */
+    if (model->custom) /* its operators check their own sizes */
         return VP_OK;
     VP_TRY(check_sizes(model, c, err));
     VP_TRY(check_scalars(c, err));

@@ -16,8 +16,9 @@ static uint64_t hash_name(const char *name)
     return hash;
 }
 
-/* The position number of a table's first row. fairseq numbers positions from
- * pad + 1; the embedding that reads the table knows the padding id. */
+/* Returns the position number of the first row of a table. fairseq numbers
+ * positions from pad + 1; the embedding operator that reads the table has the
+ * padding id. */
 static int64_t first_position(const struct vp_graph *graph, vp_par par)
 {
     for (int i = 0; i < graph->n_ops; i++)
@@ -47,7 +48,7 @@ static void init_sinusoid(const struct vp_param *param, int64_t first,
     }
 }
 
-/* The parts lie one behind the other, and each has numbers of its own. */
+/* The parts follow each other; the numbers of each depend on its own name. */
 static void init_normal(const struct vp_param *param, uint64_t seed,
                         int64_t begin, int64_t n, float *out)
 {

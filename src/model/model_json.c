@@ -1,5 +1,5 @@
-/* Hugging Face's config.json and BERT's bert_config.json: which keys mean what,
- * per model. */
+/* Reads and writes Hugging Face's config.json, and reads BERT's
+ * bert_config.json: tables of keys per model. */
 #include "model/model.h"
 
 #include "base/path.h"
@@ -19,10 +19,10 @@ struct field {
     const char *key;
     enum kind kind;
     size_t at;
-    bool required; /* else absent or null keeps the default */
+    bool required; /* false: absent or null keeps the default */
 };
 
-/* A key whose only value known here is `value`; absent means the same. */
+/* A key of which only `value` is supported; an absent key means the same. */
 struct fixed {
     const char *key;
     bool value;
@@ -33,13 +33,14 @@ struct format {
     const char *model;      /* its name in the model table */
     const struct field *fields;
     const struct fixed *fixed;
-    /* Keys that are only written: values of other fields, and what a class must
-     * know to be this model. */
+    /* Keys that are only written: copies of other fields, and JSON with
+     * constants that the Hugging Face class needs to compute the same
+     * function. */
     const struct field *mirrors;
     const char *constants;
-    /* Defaults of the format, before the fields. */
+    /* Optional: sets defaults of the format before the fields are read. */
     void (*prepare)(struct vp_model_config *config);
-    /* What one field cannot say; NULL if nothing. */
+    /* Optional: checks and completes the configuration after the fields. */
     enum vp_status (*finish)(const json_t *root, struct vp_model_config *config,
                              struct vp_err *err);
 };
@@ -117,7 +118,7 @@ static const struct field m2m_fields[] = {
     { 0 },
 };
 
-/* The dropout of the feed-forward layer is an own key there. */
+/* M2M100 has a separate key for the dropout inside the feed-forward layer. */
 static const struct field m2m_mirrors[] = {
     { OPTION("num_hidden_layers", KIND_SIZE, layers) },
     { OPTION("decoder_attention_heads", KIND_SIZE, heads) },
@@ -159,7 +160,7 @@ static enum vp_status wrong_type(const char *key, const json_t *value,
                       type_name(value), wanted);
 }
 
-/* The first name of an activation is the one that is written. */
+/* The first name of an activation here is the one that is written. */
 static const struct {
     const char *name;
     enum vp_act act;
@@ -253,7 +254,8 @@ static enum vp_status check_fixed(const json_t *root, const struct fixed *fixed,
     return VP_OK;
 }
 
-/* A key that shares its field, now `have`, with the key `same_as`. */
+/* Refuses a value of `key` other than `have`, the value of key `same_as`: both
+ * set the same field here. */
 static enum vp_status check_same(const json_t *root, const char *key,
                                  double have, const char *same_as,
                                  struct vp_err *err)
@@ -272,7 +274,7 @@ static enum vp_status check_same(const json_t *root, const char *key,
                       key, json_number_value(value), same_as, have);
 }
 
-/* Relative positions would be another model. */
+/* Refuses relative positions: they are another model. */
 static enum vp_status bert_finish(const json_t *root,
                                   struct vp_model_config *config,
                                   struct vp_err *err)
@@ -288,9 +290,9 @@ static enum vp_status bert_finish(const json_t *root,
                       "position_embedding_type: only absolute is supported");
 }
 
-/* Google's file, which NVIDIA's programs and vPipe read. They round the
- * vocabulary up to a multiple of 8. ALBERT's file has the same keys and embeds
- * tokens in fewer dimensions. */
+/* Google's bert_config.json, as NVIDIA's programs and vPipe read it: they round
+ * the vocabulary up to a multiple of 8. Refuses ALBERT's file, which has the
+ * same keys but a smaller embedding_size. */
 static enum vp_status google_finish(const json_t *root,
                                     struct vp_model_config *config,
                                     struct vp_err *err)
@@ -300,7 +302,8 @@ static enum vp_status google_finish(const json_t *root,
                       "hidden_size", err);
 }
 
-/* n_inner is null in published files: four times the hidden size. */
+/* n_inner is null in published files, which means four times the hidden size;
+ * gpt2_finish() replaces the 0. */
 static void gpt2_prepare(struct vp_model_config *config)
 {
     config->ffn = 0;
@@ -337,7 +340,7 @@ static const struct format google = { .model = "bert",
                                       .fixed = bert_fixed,
                                       .finish = google_finish };
 
-/* Layers of M2M100 are dropped at random unless its configuration says no. */
+/* Hugging Face's M2M100 drops layers at random unless layerdrop is 0. */
 static const struct format formats[] = {
     { .model_type = "bert",
       .model = "bert",
@@ -366,7 +369,7 @@ static const struct format formats[] = {
       .finish = m2m_finish },
 };
 
-/* NULL for a file that is none of the formats. */
+/* Returns NULL and sets `err` if the file has none of the formats. */
 static const struct format *find_format(const json_t *root, struct vp_err *err)
 {
     const json_t *type = json_object_get(root, "model_type");
@@ -444,7 +447,8 @@ static enum vp_status load(const char *path, json_t **out, struct vp_err *err)
                       error.line, error.column, error.text);
 }
 
-/* Messages quote the file, line ends and all. */
+/* Replaces control characters: messages quote the file, which may hold line
+ * ends. */
 static void keep_one_line(char *text)
 {
     for (; *text; text++)
@@ -472,7 +476,8 @@ enum vp_status vp_model_read_json(const char *path,
 
 /* ---- Writing ------------------------------------------------------------ */
 
-/* "0.1", where a float is 0.100000001490116... */
+/* Writes the shortest decimal number that reads back as the same float: 0.1,
+ * not 0.100000001490116. */
 static json_t *rate_value(float value)
 {
     char text[32];

@@ -13,9 +13,10 @@ enum { GROUPS = 32, BLOCK = 4 * GROUPS };
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Note [init]. Logarithm, cosine and sine come from series in exactly rounded
- * operations, so that weights have the same bits with every mathematical library
- * and every instruction set. They are good to 3e-9, less than a float shows. */
+/* Note [init]. Logarithm, cosine and sine are series of exactly rounded
+ * operations, so that weights have the same bits with every math library and
+ * every instruction set. Their error is below 3e-9, less than the rounding to
+ * float. */
 INLINE double series(const double *c, int n, double x)
 {
     double sum = c[n - 1];
@@ -41,7 +42,7 @@ INLINE uint64_t bits_of(double x)
     return bits;
 }
 
-/* The natural logarithm of x in (0, 1). */
+/* Returns the natural logarithm of x in (0, 1). */
 INLINE double log_unit(double x)
 {
     static const double atanh2[] = { 2.0, 2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9 };
@@ -56,7 +57,7 @@ INLINE double log_unit(double x)
     return exponent * 0.6931471805599453 + s * series(atanh2, 5, s * s);
 }
 
-/* vp_rng_unit(), whose conversion AVX2 has for signed integers only. */
+/* Returns vp_rng_unit(bits). AVX2 converts signed integers only. */
 INLINE double unit(uint32_t bits)
 {
     double x = (double)(int32_t)(bits ^ 0x80000000u) + 2147483648.0;
@@ -64,8 +65,8 @@ INLINE double unit(uint32_t bits)
     return (x + 0.5) * (1.0 / 4294967296.0);
 }
 
-/* Philox of groups first .. first + GROUPS - 1: word j of group g is x[j][g]. See
- * vp_rng(). */
+/* Computes Philox for groups first .. first + GROUPS - 1, as vp_rng() does:
+ * word j of group g goes to x[j][g]. */
 INLINE void draw_words(const struct vp_normal *normal, uint64_t first,
                        uint32_t x[4][GROUPS])
 {
@@ -108,7 +109,8 @@ INLINE void draw_pairs(double std, const uint32_t *lengths,
 
     for (int g = 0; g < GROUPS; g++) {
         double radius = sqrt(-2.0 * log_unit(unit(lengths[g])));
-        /* The nearest quarter turn, and x in +- pi / 4 from there. */
+        /* `quarter`: the nearest quarter turn; x: the angle from there, within
+         * +- pi / 4. */
         uint32_t quarter = (turns[g] >> 30) + (turns[g] >> 29 & 1);
         double x = ((double)(int32_t)(turns[g] - (quarter << 30)) + 0.5) *
                    (6.283185307179586 / 4294967296.0);
@@ -124,7 +126,7 @@ INLINE void draw_pairs(double std, const uint32_t *lengths,
     }
 }
 
-/* Numbers 4 first .. 4 first + BLOCK - 1. */
+/* Writes numbers 4 * first .. 4 * first + BLOCK - 1 of a tensor. */
 INLINE void fill_block(const struct vp_normal *normal, int64_t first,
                        float *out)
 {
@@ -189,7 +191,8 @@ static block_fn find_block(enum vp_normal_isa isa)
 
 #endif
 
-/* Blocks may begin at any group; a cut one goes by way of a whole one. */
+/* Blocks begin at any group. A block of which only some numbers are needed is
+ * computed into `whole` first. */
 static void fill(block_fn block, const struct vp_normal *normal, int64_t begin,
                  int64_t n, float *out)
 {

@@ -1,14 +1,15 @@
-/* Encoder-decoder Transformer for translation (Vaswani et al., NIPS 2017),
- * pre-LN, with sinusoidal positions; fairseq's "transformer" and Hugging
- * Face's M2M100.
+/* Builds the encoder-decoder Transformer for translation (Vaswani et al., NIPS
+ * 2017), pre-LN, with sinusoidal positions; fairseq's "transformer" and Hugging
+ * Face's M2M100. "Lines" are the lines of vPipe's model program, see
+ * vp_graph_line().
  *
  * Blocks: source embedding; attention, ffn per encoder layer; encoder layer
  * norm with the target embedding; attention, cross attention, ffn per decoder
- * layer; head. Padding of the source is masked; padding of the target stands
- * at the end, where causal attention cannot see it. With a cache the target rows
- * of a sample are new positions of its text; a source is encoded once, and its
- * keys and values are kept.
- * B: batch, S: source, T: target length, H: hidden, F: ffn, V: vocab. */
+ * layer; head. Padding of the source is masked; padding of the target is at the
+ * end, where causal attention does not read it. With a cache the target rows of
+ * a sample are new positions of its text; a source text is encoded once, and
+ * its keys and values are kept. B: batch, S: source, T: target length, H:
+ * hidden, F: ffn, V: vocab. */
 #include "model/build.h"
 #include "model/model.h"
 
@@ -20,8 +21,8 @@ struct transformer {
     const char *side;          /* "encoder" or "decoder" */
     vp_val mask;               /* [B*S] */
     vp_val memory;             /* [B*S, H] encoder output */
-    vp_val at, lines, sources; /* with a cache; else VP_NONE */
-    vp_par shared;             /* [V, H] where embeddings are tied */
+    vp_val at, lines, sources; /* inputs of a cache; VP_NONE without one */
+    vp_par shared;             /* [V, H] table of tied embeddings */
 };
 
 int64_t vp_transformer_blocks(const struct vp_model_config *config)
@@ -29,7 +30,8 @@ int64_t vp_transformer_blocks(const struct vp_model_config *config)
     return 3 + 2 * config->layers + 3 * config->decoder_layers;
 }
 
-/* The standard deviation of fairseq's uniform (Glorot) start. */
+/* Returns the standard deviation of fairseq's uniform (Glorot) initial
+ * weights. */
 static float glorot_std(int64_t in, int64_t out)
 {
     return (float)sqrt(2.0 / ((double)in + (double)out));
@@ -48,7 +50,8 @@ static vp_val layernorm(const struct transformer *t, vp_val x, const char *name)
                               t->config->eps);
 }
 
-/* The token table of this side; one for all of them when tied. */
+/* Returns the token table of this side; with tied embeddings both sides and the
+ * output layer share one table. */
 static vp_par token_table(struct transformer *t)
 {
     const struct vp_model_config *c = t->config;
@@ -69,7 +72,8 @@ static vp_par token_table(struct transformer *t)
 }
 
 /* Positions, embedding, scale, "+": four lines. ids: [rows] -> [rows, H]. `at`:
- * positions that are given, or VP_NONE. */
+ * [rows] positions of the tokens; VP_NONE: they are counted from the start of
+ * the sample. */
 static vp_val embedding(struct transformer *t, vp_val ids, vp_val at)
 {
     const struct vp_model_config *c = t->config;
@@ -92,9 +96,9 @@ static vp_val embedding(struct transformer *t, vp_val ids, vp_val at)
     return x;
 }
 
-/* Projections into attention: x [rows, H] -> [rows, n_names * H]. The
- * original packs query, key and value in one [3H, H] matrix and starts it as
- * such. */
+/* Projections of attention: x [rows, H] -> [rows, n_parts * H]. fairseq
+ * initializes query, key and value as one [3H, H] matrix, which decides the
+ * deviation. */
 static vp_val project(const struct transformer *t, vp_val x, int64_t layer,
                       const char *const *parts, int n_parts)
 {
@@ -111,7 +115,7 @@ static vp_val project(const struct transformer *t, vp_val x, int64_t layer,
     return vp_build_linear(t->graph, x, &dense, names, n_parts);
 }
 
-/* The output projection on the attention line, then dropout and "+". */
+/* The output projection, on the line of the attention, then dropout and "+". */
 static vp_val attention_end(const struct transformer *t, vp_val y, vp_val x,
                             const char *name)
 {
@@ -129,8 +133,8 @@ static vp_val attention_end(const struct transformer *t, vp_val y, vp_val x,
     return vp_add(t->graph, y, x);
 }
 
-/* LN, attention, dropout, "+"; the first of a side has the embedding's
- * dropout and a transposition (not needed here) in front. */
+/* LN, attention, dropout, "+". In layer 0 the dropout of the embedding and a
+ * transpose, which is not needed here, come first. */
 static vp_val self_attention(const struct transformer *t, vp_val x,
                              int64_t layer, bool causal)
 {
@@ -230,7 +234,7 @@ static vp_val ffn(const struct transformer *t, vp_val x, int64_t layer)
     return vp_add(g, y, x);
 }
 
-/* LN, transposition, output layer: three lines. x: [B*T, H] */
+/* LN, transpose, output layer: three lines. x: [B*T, H] */
 static void head(const struct transformer *t, vp_val x,
                  const struct vp_dims *dims)
 {

@@ -1,3 +1,4 @@
+/* Cuts tensors into chunks and adds the sums of a tensor's chunks. */
 #include "optim/chunk.h"
 
 int vp_optim_n_chunks(const struct vp_optim_tensor *tensors, int n_tensors)

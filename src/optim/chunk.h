@@ -6,13 +6,14 @@
 
 #include "optim/optim.h"
 
-/* Elements [begin, begin + n) of tensor `tensor`; of the gradients, those from
- * `grad` on. */
+/* Elements of tensor `tensor`: [begin, begin + n) of the arrays of a step, and
+ * [grad, grad + n) of the gradients. */
 struct vp_optim_chunk {
     int64_t begin, grad;
     int n;
     int tensor;
-    double sum[2]; /* what a pass found in this chunk */
+    double sum[2]; /* sums of squares over this chunk; LAMB: of the weights and
+                      of the direction */
     float rate;    /* LAMB: lr times the trust ratio of its tensor */
 };
 
@@ -22,11 +23,12 @@ int vp_optim_n_chunks(const struct vp_optim_tensor *tensors, int n_tensors);
 int vp_optim_cut(const struct vp_optim_tensor *tensors, int n_tensors,
                  struct vp_optim_chunk *chunks);
 
-/* The sum[which] of a run of chunks that belong to one tensor, in order. */
+/* Returns the sum of sum[which] over chunks of one tensor, added in order. */
 double vp_optim_chunk_sum(const struct vp_optim_chunk *chunks, int n_chunks,
                           int which);
 
-/* How many chunks from the first belong to the same tensor as the first. */
+/* Returns the number of chunks at the start of `chunks` that belong to the
+ * tensor of the first one. */
 int vp_optim_chunk_run(const struct vp_optim_chunk *chunks, int n_chunks);
 
 #endif

@@ -1,3 +1,4 @@
+/* The host kernels of kernel.inc, compiled once for each instruction set. */
 #include "optim/kernel.h"
 
 #include "base/halves.h"
@@ -9,22 +10,23 @@ enum { LANES = 16 };
  * two loops; short, so that loads of the next block start early. */
 enum { BLOCK = 256 };
 
-/* Elements whose successors are prefetched at once. A processor's own prefetching
- * stops at the end of each page of 4 KiB, and a step reads five arrays. */
+/* After every FETCHED elements, the data AHEAD_BYTES further on is prefetched.
+ * The hardware prefetcher stops at the end of each page of 4 KiB, and a step
+ * reads five arrays. */
 enum { FETCHED = 64, AHEAD_BYTES = 4096 };
 
-/* Prefetches what is AHEAD_BYTES behind the first `n_bytes` of `p`, which may be
- * behind the end of the array. */
+/* Prefetches `n_bytes` from p + AHEAD_BYTES on. These may be past the end of
+ * the array: a prefetch does not fault. */
 static inline void fetch_ahead(const void *p, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes; i += 64)
         __builtin_prefetch((const char *)p + AHEAD_BYTES + i);
 }
 
-/* The next loop carries nothing from one element to the next, although the
- * compiler must fear that w_new is a shifted w. */
+/* Tells the compiler that the next loop has no dependence between elements: it
+ * cannot see that w_new and w do not overlap at different offsets. */
 #if defined(__clang__)
-/* Sanitizers keep these loops scalar, and that is no news. */
+/* With a sanitizer clang cannot vectorize these loops and would warn. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
@@ -50,7 +52,7 @@ const struct vp_optim_kernels vp_optim_kernels_plain = TABLE("plain");
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
-/* 256 bits: square roots and divisions come no faster at 512. */
+/* 256 bits: vectors of 512 bits make square roots and divisions no faster. */
 #define NAME(x) x##_avx2
 #define TARGET __attribute__((target("avx2")))
 #include "optim/kernel.inc"

@@ -1,6 +1,6 @@
 /* The inner loops of a step. Elements are computed independently and sums run
- * over a fixed number of lanes in double, so every vector width, and so every
- * table of kernels, gives the same bits. */
+ * over a fixed number of lanes in double, so every table of kernels, whatever
+ * its vector width, gives the same bits. */
 #ifndef VP_OPTIM_KERNEL_H
 #define VP_OPTIM_KERNEL_H
 
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* A step's constants, worked out once in double. */
+/* A step's constants, computed once in double and rounded to float. */
 struct vp_optim_coef {
     float grad_scale;
     float l2;    /* decay added to the gradient */
@@ -32,7 +32,7 @@ struct vp_optim_coef {
     float eps;
 };
 
-/* Of tensors with or without decay. */
+/* Returns the constants for tensors with weight decay, or without it. */
 struct vp_optim_coef vp_optim_coef_of(const struct vp_optim_step *step,
                                       bool decay);
 
@@ -59,8 +59,8 @@ VP_OPTIM_INLINE float vp_optim_direction(float m, float v,
 
 /* ---- Host tables -------------------------------------------------------- */
 
-/* n elements: old weights `w`, gradient `g`, moments `m` and `v`, new weights
- * `w_new`, which may be `w`; nothing else overlaps. */
+/* n elements: old weights `w`, gradient `g`, moments `m` and `v` (NULL with
+ * SGD), new weights `w_new`. w_new may be w; no other arrays overlap. */
 struct vp_optim_span {
     int n;
     const float *w, *g;
@@ -70,25 +70,26 @@ struct vp_optim_span {
 struct vp_optim_kernels {
     const char *name;
     void (*sgd)(struct vp_optim_span span, struct vp_optim_coef coef);
-    /* Adam (l2) and AdamW (keep). */
+    /* Adam (decay in coef.l2) and AdamW (decay in coef.keep). */
     void (*adam)(struct vp_optim_span span, struct vp_optim_coef coef);
-    /* LAMB's two passes. The first moves the moments on and finds the sums of
-     * squares of w and of the direction u, which it adds to *w2 and *u2; w_new
-     * is not touched. The second
-     * works out the same u from the new moments: w_new = w - rate * u. */
+    /* LAMB's two passes. lamb_measure() updates the moments and adds the sums
+     * of squares of w and of the direction u to *w2 and *u2; it does not write
+     * w_new. lamb_apply() computes the same u from the updated moments, and
+     * w_new = w - rate * u. */
     void (*lamb_measure)(struct vp_optim_span span, struct vp_optim_coef coef,
                          double *w2, double *u2);
     void (*lamb_apply)(struct vp_optim_span span, struct vp_optim_coef coef,
                        float rate);
     double (*sum_squares)(const float *x, int n);
-    /* Floats from their halves and back: vp_halves_join_all() and
-     * vp_halves_split_all(). */
+    /* Joins halves of 16 bits to floats, and splits floats into halves, as
+     * vp_halves_join_all() and vp_halves_split_all(). */
     void (*join)(float *x, const uint16_t *high, const uint16_t *low, int n);
     void (*split)(uint16_t *high, uint16_t *low, const float *x, int n);
 };
 
-/* Plain C, and the best table for this machine (possibly the same). */
+/* The table in plain C. */
 extern const struct vp_optim_kernels vp_optim_kernels_plain;
+/* Returns the fastest table that this processor can run. */
 const struct vp_optim_kernels *vp_optim_kernels(void);
 
 #ifdef __cplusplus

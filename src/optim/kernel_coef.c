@@ -1,4 +1,4 @@
-/* The coefficients of an update, the same for all elements of a tensor. */
+/* The constants of an update, the same for all elements of a tensor. */
 #include "optim/kernel.h"
 
 #include <math.h>

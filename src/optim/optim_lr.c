@@ -49,7 +49,7 @@ static double cosine(double p, double w)
     return 0.5 * (1.0 + cos(PI * done));
 }
 
-/* The factor after warm-up. */
+/* Returns the factor of the base rate after the warm-up. */
 static double decay_factor(const struct vp_lr_config *config, int64_t t,
                            double p)
 {

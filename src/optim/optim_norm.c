@@ -41,7 +41,7 @@ void vp_optim_sum_squares_host(const struct vp_optim_tensor *tensors,
     }
 }
 
-/* The smallest block number above `block`; INT_MAX if there is none. */
+/* Returns the smallest block number above `block`; INT_MAX if there is none. */
 static int next_block(const struct vp_optim_tensor *tensors, int n_tensors,
                       int block)
 {

@@ -1,3 +1,4 @@
+/* The loss scale, and how a dynamic one changes. */
 #include "optim/optim.h"
 
 struct vp_scale vp_scale_resume(const struct vp_scale_config *config,

@@ -1,4 +1,5 @@
-/* The host step: one chunk is one task of the pool. */
+/* A step of the optimizer on the host: each chunk is a task of the thread
+ * pool. */
 #include "optim/chunk.h"
 #include "optim/kernel.h"
 
@@ -7,18 +8,19 @@
 struct job {
     const struct vp_optim_step *step;
     const struct vp_optim_kernels *kernels;
-    struct vp_optim_coef coef[2]; /* of tensors without and with decay */
+    struct vp_optim_coef coef[2]; /* [1]: for tensors with decay */
     struct vp_optim_chunk *chunks;
     int n_chunks;
 };
 
-/* Weights of BF16 are joined to floats this many at a time: they stay in a level-1
- * cache until they are split again. A multiple of the blocks that LAMB sums over:
- * sums have the bits that they have with floats. */
+/* BF16 weights are joined to floats in spans of JOINED elements, which stay in
+ * the level-1 cache until they are split again. A multiple of LAMB's BLOCK in
+ * kernel.c, so that sums over spans have the same bits as sums over a chunk of
+ * floats. */
 enum { JOINED = 1024 };
 
-/* `n` elements of a chunk from element `at` on, with weights in floats at
- * `joined` if they lie in halves. */
+/* Returns the span of `n` elements of a chunk from element `at` on. Weights
+ * that are stored in halves are joined to floats in `joined`. */
 static struct vp_optim_span span_of(const struct job *job,
                                     const struct vp_optim_chunk *chunk, int at,
                                     int n, float *joined)
@@ -45,7 +47,8 @@ static struct vp_optim_span span_of(const struct job *job,
     return span;
 }
 
-/* New weights of BF16 go back to their halves. */
+/* Splits new BF16 weights of a span into their halves; nothing to do with
+ * F32. */
 static void split_span(const struct job *job,
                        const struct vp_optim_chunk *chunk, int at,
                        const struct vp_optim_span *span)
@@ -59,6 +62,7 @@ static void split_span(const struct job *job,
                             span->w_new, span->n);
 }
 
+/* Returns the number of elements of the span that begins at element `at`. */
 static int next_span(const struct job *job, const struct vp_optim_chunk *chunk,
                      int at)
 {
@@ -73,7 +77,7 @@ static struct vp_optim_coef chunk_coef(const struct job *job,
     return job->coef[job->step->tensors[chunk->tensor].decay];
 }
 
-/* SGD, and Adam in both forms. */
+/* SGD, Adam and AdamW: one pass over the chunk. */
 static void one_pass_task(void *ctx, int task, int thread)
 {
     const struct job *job = ctx;
@@ -135,7 +139,8 @@ double vp_optim_trust_ratio(double weights, double direction)
     return weights > 0.0 && direction > 0.0 ? sqrt(weights / direction) : 1.0;
 }
 
-/* Trust ratio |w| / |u| per tensor. */
+/* Sets the rate of all chunks: lr times the trust ratio |w| / |u| of their
+ * tensor. */
 static void lamb_set_rates(struct job *job)
 {
     const double *ratios = job->step->ratios;
@@ -167,8 +172,9 @@ static void lamb_give_squares(const struct job *job, double (*squares)[2])
     }
 }
 
-/* The direction is worked out twice rather than stored: the second pass reads
- * as many bytes either way, and needs no array when w_new is w_old. */
+/* The direction is computed twice rather than stored: the second pass would
+ * read as much memory from a stored direction, which needs an array of its own
+ * if w_new is w_old. */
 static void lamb_step(struct job *job, struct vp_pool *pool)
 {
     if (!job->step->ratios)

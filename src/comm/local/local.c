@@ -1,4 +1,5 @@
-/* Ranks as threads: buffers are handed over, never copied. */
+/* The transport for ranks that are threads of one process: senders write into
+ * the receiver's buffers, and nothing is copied. */
 #include "comm/transport.h"
 
 #include "base/counter.h"
@@ -10,8 +11,8 @@ struct channel {
     struct vp_channel base;
     int n_buffers;
     void **buffers;
-    struct vp_counter *arrived; /* per buffer: messages it has carried */
-    struct vp_counter released; /* messages, in order */
+    struct vp_counter *arrived; /* per buffer: messages that arrived in it */
+    struct vp_counter released; /* messages released, in order */
 };
 
 struct group {
@@ -20,38 +21,39 @@ struct group {
     size_t n_bytes;
     unsigned char *data;       /* 2 x n_members x n_bytes */
     struct vp_counter arrived; /* contributions, over all exchanges */
-    uint64_t *n_exchanges;     /* per member: its own count */
+    uint64_t *n_exchanges;     /* per member: exchanges it has begun */
 
     /* Sums. */
     int n_pieces;
-    int64_t *ends;              /* of the pieces; NULL: one of any length */
+    int64_t *ends;              /* per piece; NULL: one piece of any length */
     struct share *shares;       /* per member */
     struct vp_counter *offered; /* per piece: offers, over all sums */
-    struct vp_counter done;     /* members with all slices added, likewise */
-    struct vp_sum_part *parts;  /* NULL: all members need all */
+    struct vp_counter done;     /* members that added all, over all sums */
+    struct vp_sum_part *parts;  /* NULL: all members need the whole sum */
     int n_parts;
 
-    /* Gathers: begun, and received, over all of them. */
+    /* Gathers: members that have begun one, and received one, over all
+     * gathers. */
     struct vp_counter begun, taken;
 };
 
-/* What a member has to do with the sum being made. Others read the terms of
- * what it offered; the rest is its own. */
+/* The state of one member in the current sum or gather. Other members read its
+ * terms after it has offered a piece, and its gathers; all else is its own. */
 struct share {
     _Alignas(64) const struct vp_term *terms;
     int n_terms;
     int64_t n;       /* floats, if the group is not cut */
-    uint32_t n_sums; /* done */
+    uint32_t n_sums; /* sums done */
     bool *given;     /* per piece: offered */
     int n_given;
-    int *todo; /* pieces offered here whose slice was not added yet */
+    int *todo; /* offered pieces whose slice this member has not added yet */
     int n_todo;
-    vp_adder_fn add; /* NULL: on this thread */
+    vp_adder_fn add; /* NULL: vp_terms_add() */
     void *add_ctx;
-    /* Gathers: the last two, as a member may be one ahead of the others. */
+    /* The last two gathers, as a member may be one ahead of the others. */
     struct vp_gather gathers[2];
-    uint32_t n_gathers; /* ended */
-    uint32_t n_taken;   /* that `taken` has reached after them */
+    uint32_t n_gathers; /* gathers ended */
+    uint32_t n_taken;   /* value of the group's `taken` after these gathers */
 };
 
 static struct channel *channel_of(struct vp_channel *channel)
@@ -175,7 +177,7 @@ static void pieces_free(struct group *group)
     group->offered = NULL;
 }
 
-/* Tables for sums of `n` pieces. */
+/* Allocates the tables for sums of `n` pieces. */
 static enum vp_status make_pieces(struct group *group, int n)
 {
     size_t n_members = (size_t)group->n_members;
@@ -196,8 +198,8 @@ static enum vp_status make_pieces(struct group *group, int n)
     return VP_OK;
 }
 
-/* Two halves are enough: nobody can start exchange k + 2 before everybody has
- * contributed to k + 1, that is, has read k. */
+/* Two halves are enough: no member can begin exchange k + 2 before all members
+ * have contributed to k + 1, and so have read k. */
 static enum vp_status exchange(struct vp_group *base, int member,
                                const void *mine, size_t n_bytes, void *all,
                                struct vp_limit limit)
@@ -222,7 +224,8 @@ static enum vp_status exchange(struct vp_group *base, int member,
 
 /* ---- Sums --------------------------------------------------------------- */
 
-/* The terms of all members; those to be added come first, in order. */
+/* Copies the terms of all members to `terms`, those that are added first, in
+ * their order. Returns the number of all terms. */
 static int gather_terms(const struct group *group, struct vp_term *terms,
                         int *n_added_out)
 {
@@ -237,7 +240,8 @@ static int gather_terms(const struct group *group, struct vp_term *terms,
     return n;
 }
 
-/* Adds elements [begin, end) for one member only. */
+/* Adds elements [begin, end) and writes the sum to the arrays of `member`
+ * only. */
 static void add_for(const struct group *group, int member,
                     const struct vp_term *terms, int n_added, int64_t begin,
                     int64_t end)
@@ -256,8 +260,8 @@ static void add_for(const struct group *group, int member,
     }
 }
 
-/* The same for a sum with parts: members add what they own, and slice i of all
- * else. */
+/* Adds elements [begin, end) of a sum with parts: member i adds the parts that
+ * it owns, and slice i of parts that all need. */
 static void add_parts(const struct group *group, int member,
                       const struct vp_term *terms, int n_added, int n_terms,
                       int64_t begin, int64_t end)
@@ -281,7 +285,8 @@ static void add_parts(const struct group *group, int member,
     }
 }
 
-/* Member i adds slice i of a piece and writes it back to everybody. */
+/* Member i adds slice i of a piece and writes the sum to the arrays of all
+ * members. */
 static void add_slice(const struct group *group, int member, int piece)
 {
     struct vp_term terms[VP_MAX_TERMS];
@@ -305,7 +310,8 @@ static void add_slice(const struct group *group, int member, int piece)
     vp_terms_add(terms, n_added, n_terms, begin, end);
 }
 
-/* What counters reach when all members have done their part of this sum. */
+/* Returns the value that counters have after all members have done their part
+ * of this sum. */
 static uint32_t target_of(const struct group *group, const struct share *share)
 {
     return (share->n_sums + 1) * (uint32_t)group->n_members;
@@ -355,7 +361,7 @@ static void set_adder(struct vp_group *base, int member, vp_adder_fn add,
     share->add_ctx = ctx;
 }
 
-/* There is no faster way. */
+/* Members add in memory already: there is nothing faster. */
 static void set_fast(struct vp_group *group)
 {
     (void)group;
@@ -409,7 +415,7 @@ static bool progress(struct vp_group *base, int member)
                                 target_of(group, share)))
             continue;
         add_slice(group, member, piece);
-        share->n_todo--; /* the oldest stays first: others have it soonest */
+        share->n_todo--; /* keeps the order: the oldest offer is ready first */
         memmove(&share->todo[i], &share->todo[i + 1],
                 (size_t)(share->n_todo - i) * sizeof(*share->todo));
         if (share->n_todo == 0 && share->n_given == group->n_pieces)
@@ -467,9 +473,9 @@ static void take_all(const struct group *group, const struct vp_gather *mine,
     }
 }
 
-/* Two places are enough, as for exchanges: gather k + 2 begins after the end of
- * k + 1, which all members have begun, after the end of k. One that only gives
- * waits for the receiver: it may give other bytes next. */
+/* Two entries of gathers[] are enough, as for exchanges: a member begins gather
+ * k + 2 after all members have begun k + 1, and so have ended k. A member that
+ * does not receive waits for the receiver, as it may then change its bytes. */
 static enum vp_status end_gather(struct vp_group *base, int member,
                                  struct vp_limit limit)
 {
@@ -583,7 +589,7 @@ static void tell_abort(struct vp_world *world, enum vp_status status)
     (void)status;
 }
 
-/* There is one process. */
+/* All ranks are in one process: the caller's status is that of all. */
 static enum vp_status agree(struct vp_world *world, enum vp_status status,
                             struct vp_limit limit, int *rank_out,
                             enum vp_status *agreed_out)

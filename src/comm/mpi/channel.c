@@ -1,15 +1,16 @@
 /* Channels between processes. Receives are posted ahead, into the receiver's
- * ring; sends go out of the sender's own buffers, which are free again when
- * MPI has taken the message.
+ * ring; messages are sent from the sender's own buffers, which are free again
+ * when MPI has completed the send.
  *
  * A message is a head and a body in pieces, all with one tag: MPI keeps their
- * order. Tags of messages that may be under way together differ. */
+ * order. Messages that may be in flight at the same time have different
+ * tags. */
 #include "comm/mpi/mpi.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES ((size_t)1 << 30) /* MPI counts to 2^31 - 1 */
+#define PIECE_BYTES ((size_t)1 << 30) /* an MPI count is at most 2^31 - 1 */
 
 enum slot_state { SLOT_FREE, SLOT_HELD, SLOT_SENDING };
 
@@ -18,14 +19,14 @@ struct slot {
     struct vp_buffer buffer;
     MPI_Request *requests;
     int n_requests;
-    enum slot_state state; /* of a sender */
-    uint64_t message;      /* likewise, unless free */
+    enum slot_state state; /* used by senders only */
+    uint64_t message;      /* senders: its message, unless free */
 };
 
 struct channel {
     struct vp_channel base;
     int receiver;
-    int source; /* the only sender, or any */
+    int source; /* rank of the only sender, or MPI_ANY_SOURCE */
     int first_tag, n_tags;
     struct slot *in, *out;
     int n_in, n_out;
@@ -48,7 +49,8 @@ static int tag_of(const struct channel *channel, uint64_t j)
 
 /* ---- Transfers ---------------------------------------------------------- */
 
-/* Both ends cut a body of `n` bytes alike. */
+/* Returns the size of the piece at byte `at` of a body of `n` bytes; sender and
+ * receiver cut in the same way. */
 static size_t piece_at(size_t at, size_t n)
 {
     return n - at < PIECE_BYTES ? n - at : PIECE_BYTES;
@@ -61,8 +63,9 @@ static void start_send(struct channel *channel, struct slot *slot, uint64_t j,
     const struct vp_buffer *buffer = &slot->buffer;
     int n = 0, tag = tag_of(channel, j);
 
-    /* Synchronous: done when the receiver has a buffer for it, so that a
-     * sender who runs ahead waits here and not in the receiver's memory. */
+    /* A synchronous send completes only when the receiver has posted a buffer.
+     * Otherwise MPI would store messages of a fast sender in the receiver's
+     * memory. */
     vp_mpi_check(world,
                  MPI_Issend(buffer->head, (int)buffer->n_head, MPI_BYTE,
                             channel->receiver, tag, world->comm,
@@ -102,16 +105,18 @@ static void start_receive(struct channel *channel, uint64_t j)
 
 /* ---- The sender --------------------------------------------------------- */
 
-struct asked {
+/* Arguments and result of the tests below. */
+struct query {
     struct channel *channel;
     uint64_t message;
-    struct slot *slot; /* found */
+    struct slot *slot;
 };
 
+/* Finds the slot that holds the message, or a free one. */
 static bool find_slot(void *ctx)
 {
-    struct asked *asked = ctx;
-    struct channel *channel = asked->channel;
+    struct query *query = ctx;
+    struct channel *channel = query->channel;
 
     for (int i = 0; i < channel->n_out; i++) {
         struct slot *slot = &channel->out[i];
@@ -119,14 +124,14 @@ static bool find_slot(void *ctx)
         if (slot->state == SLOT_SENDING &&
             vp_mpi_done(world_of(channel), slot->n_requests, slot->requests))
             slot->state = SLOT_FREE;
-        if (slot->state == SLOT_HELD && slot->message == asked->message) {
-            asked->slot = slot;
+        if (slot->state == SLOT_HELD && slot->message == query->message) {
+            query->slot = slot;
             return true;
         }
     }
     for (int i = 0; i < channel->n_out; i++)
         if (channel->out[i].state == SLOT_FREE) {
-            asked->slot = &channel->out[i];
+            query->slot = &channel->out[i];
             return true;
         }
     return false;
@@ -136,28 +141,28 @@ static enum vp_status acquire(struct vp_channel *base, uint64_t j,
                               struct vp_limit limit, void **buffer_out)
 {
     struct channel *channel = channel_of(base);
-    struct asked asked = { channel, j, NULL };
+    struct query query = { channel, j, NULL };
 
     VP_BUG_ON(channel->n_out == 0);
-    VP_TRY(vp_mpi_wait(world_of(channel), find_slot, &asked, limit));
-    asked.slot->state = SLOT_HELD;
-    asked.slot->message = j;
-    *buffer_out = asked.slot->buffer.self;
+    VP_TRY(vp_mpi_wait(world_of(channel), find_slot, &query, limit));
+    query.slot->state = SLOT_HELD;
+    query.slot->message = j;
+    *buffer_out = query.slot->buffer.self;
     return VP_OK;
 }
 
 static void post(struct vp_channel *base, uint64_t j, size_t n_body)
 {
     struct channel *channel = channel_of(base);
-    struct asked asked = { channel, j, NULL };
+    struct query query = { channel, j, NULL };
     bool found;
 
     vp_mpi_lock(world_of(channel));
-    found = find_slot(&asked);
-    VP_BUG_ON(!found || asked.slot->state != SLOT_HELD ||
-              n_body > asked.slot->buffer.n_body);
-    asked.slot->state = SLOT_SENDING;
-    start_send(channel, asked.slot, j, n_body);
+    found = find_slot(&query);
+    VP_BUG_ON(!found || query.slot->state != SLOT_HELD ||
+              n_body > query.slot->buffer.n_body);
+    query.slot->state = SLOT_SENDING;
+    start_send(channel, query.slot, j, n_body);
     vp_mpi_unlock(world_of(channel));
 }
 
@@ -165,10 +170,10 @@ static void post(struct vp_channel *base, uint64_t j, size_t n_body)
 
 static bool has_arrived(void *ctx)
 {
-    struct asked *asked = ctx;
+    struct query *query = ctx;
 
-    return vp_mpi_done(world_of(asked->channel), asked->slot->n_requests,
-                       asked->slot->requests);
+    return vp_mpi_done(world_of(query->channel), query->slot->n_requests,
+                       query->slot->requests);
 }
 
 static enum vp_status wait_message(struct vp_channel *base, uint64_t j,
@@ -176,9 +181,9 @@ static enum vp_status wait_message(struct vp_channel *base, uint64_t j,
 {
     struct channel *channel = channel_of(base);
     struct slot *slot = &channel->in[j % (uint64_t)channel->n_in];
-    struct asked asked = { channel, j, slot };
+    struct query query = { channel, j, slot };
 
-    VP_TRY(vp_mpi_wait(world_of(channel), has_arrived, &asked, limit));
+    VP_TRY(vp_mpi_wait(world_of(channel), has_arrived, &query, limit));
     *buffer_out = slot->buffer.self;
     return VP_OK;
 }
@@ -247,8 +252,8 @@ static enum vp_status make_slots(const struct vp_buffer *buffers, int n,
     return VP_OK;
 }
 
-/* Messages that may be under way at once: those that the receiver has posted,
- * and those that every sender holds. */
+/* One tag for each message that may be in flight at the same time: those that
+ * the receiver has posted, and those that every sender holds. */
 static enum vp_status take_tags(struct channel *channel,
                                 const struct vp_link *link)
 {
@@ -262,7 +267,7 @@ static enum vp_status take_tags(struct channel *channel,
     return VP_OK;
 }
 
-/* From a rank to itself. */
+/* Returns true for a link from a rank to itself. */
 static bool is_loop(const struct vp_link *link)
 {
     return link->n_senders == 1 && link->senders[0] == link->receiver;
@@ -281,7 +286,7 @@ static enum vp_status fill(struct channel *channel, const struct vp_link *link)
     int me = world_of(channel)->rank;
 
     if (is_loop(link))
-        return VP_OK; /* another process's own affair */
+        return VP_OK; /* local to another process */
     VP_TRY(take_tags(channel, link));
     if (me == link->receiver) {
         channel->n_in = link->n_buffers;

@@ -1,6 +1,6 @@
-/* Sums by MPI's own all-reduce: the order of additions is its own, and so are
- * the bits. Collectives must be started in one order everywhere: pieces go from
- * the last to the first, as gradients become final. */
+/* Fast sums by MPI's all-reduce, which decides the order of additions and so
+ * the bits. All members must start collectives in the same order: pieces go
+ * from the last to the first, the order in which gradients become final. */
 #include "comm/mpi/mpi.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct vp_mpi_fast {
     struct vp_term term;
     bool *given;
     int n_given;
-    int next; /* to be started */
+    int next; /* piece to start next */
     MPI_Request *requests;
 };
 
@@ -80,7 +80,8 @@ void vp_mpi_fast_set_terms(struct vp_group *base, int member,
     fast->term = terms[0];
 }
 
-/* Starts what may be started: who has nothing to add, adds zeros. Locked. */
+/* Starts the all-reduce of all offered pieces that are next in order. A member
+ * with nothing to add adds zeros. Locked. */
 static void start(struct vp_mpi_group *group)
 {
     struct vp_mpi_fast *fast = group->fast;
@@ -123,7 +124,7 @@ void vp_mpi_fast_offer_rest(struct vp_group *base, int member)
             vp_mpi_fast_offer(base, member, i);
 }
 
-/* Nothing is added here. */
+/* MPI adds; this only polls. */
 bool vp_mpi_fast_progress(struct vp_group *base, int member)
 {
     (void)member;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 30 }; /* of a message: MPI counts in int */
+enum { MOST_BYTES = 1 << 30 }; /* per message: an MPI count is an int */
 
 struct vp_mpi_gather {
     MPI_Request *requests;
@@ -37,7 +37,8 @@ static int count_messages(const struct vp_gather *gather, int member)
     return (int)((n + MOST_BYTES - 1) / MOST_BYTES);
 }
 
-/* Room for the messages of all members to and from this one; it stays. */
+/* Allocates requests for the messages to and from all members; kept for the
+ * next gather. Returns false if memory is short. */
 static bool make_room(struct vp_mpi_group *group,
                       const struct vp_gather *gather)
 {
@@ -58,7 +59,8 @@ static bool make_room(struct vp_mpi_group *group,
     return state->requests != NULL;
 }
 
-/* The bytes of `of`, from or to member `peer`. Locked. */
+/* Sends this member's bytes to `peer`, or receives those of member `of` from
+ * it. Locked. */
 static void post(struct vp_mpi_group *group, const struct vp_gather *gather,
                  int of, int peer)
 {

@@ -1,4 +1,4 @@
-/* Gathers of a group; the contract is that of comm.h. */
+/* Gathers of a group by MPI, as described in comm.h. */
 #ifndef VP_COMM_MPI_GATHER_H
 #define VP_COMM_MPI_GATHER_H
 

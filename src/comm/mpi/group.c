@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct trade {
+struct exchange_wait {
     struct vp_mpi_world *world;
     MPI_Request request;
 };
 
-static bool all_gave(void *ctx)
+static bool is_complete(void *ctx)
 {
-    struct trade *trade = ctx;
+    struct exchange_wait *wait = ctx;
 
-    return vp_mpi_done(trade->world, 1, &trade->request);
+    return vp_mpi_done(wait->world, 1, &wait->request);
 }
 
 static enum vp_status exchange(struct vp_group *base, int member,
@@ -22,19 +22,19 @@ static enum vp_status exchange(struct vp_group *base, int member,
 {
     struct vp_mpi_group *group = vp_mpi_group_of(base);
     struct vp_mpi_world *world = vp_mpi_world_of(base->world);
-    struct trade trade = { world, MPI_REQUEST_NULL };
+    struct exchange_wait wait = { world, MPI_REQUEST_NULL };
 
     VP_BUG_ON(member != group->me || n_bytes > group->n_bytes);
     vp_mpi_lock(world);
     vp_mpi_check(world,
                  MPI_Iallgather(mine, (int)n_bytes, MPI_BYTE, all, (int)n_bytes,
-                                MPI_BYTE, group->comm, &trade.request),
+                                MPI_BYTE, group->comm, &wait.request),
                  "an exchange");
     vp_mpi_unlock(world);
-    return vp_mpi_wait(world, all_gave, &trade, limit);
+    return vp_mpi_wait(world, is_complete, &wait, limit);
 }
 
-/* Arrays that the host cannot reach are brought to it before. */
+/* Not used: the caller copies arrays of a device to the host before a sum. */
 static void set_adder(struct vp_group *group, int member, vp_adder_fn add,
                       void *ctx)
 {
@@ -122,21 +122,21 @@ static enum vp_status make_comm(struct vp_mpi_group *group, const int *ranks,
                                 int tag)
 {
     struct vp_mpi_world *world = vp_mpi_world_of(group->base.world);
-    MPI_Group everybody = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+    MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
     int rc;
 
     vp_mpi_lock(world);
-    rc = MPI_Comm_group(world->comm, &everybody);
+    rc = MPI_Comm_group(world->comm, &all);
     if (rc == MPI_SUCCESS)
-        rc = MPI_Group_incl(everybody, group->n_members, ranks, &members);
+        rc = MPI_Group_incl(all, group->n_members, ranks, &members);
     if (rc == MPI_SUCCESS)
         rc = MPI_Comm_create_group(world->comm, members, tag, &group->comm);
     if (rc == MPI_SUCCESS)
         MPI_Comm_set_errhandler(group->comm, MPI_ERRORS_RETURN);
     if (members != MPI_GROUP_NULL)
         MPI_Group_free(&members);
-    if (everybody != MPI_GROUP_NULL)
-        MPI_Group_free(&everybody);
+    if (all != MPI_GROUP_NULL)
+        MPI_Group_free(&all);
     vp_mpi_unlock(world);
     return rc == MPI_SUCCESS ? VP_OK : VP_ERR_IO;
 }

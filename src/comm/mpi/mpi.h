@@ -1,8 +1,9 @@
-/* Ranks as processes, by MPI. Private to the plugin.
+/* The transport for ranks that are processes, by MPI. Private to the plugin.
  *
  * One thread at a time may call MPI (MPI_THREAD_SERIALIZED): every call is made
- * between vp_mpi_lock() and vp_mpi_unlock(). Nothing blocks in MPI; waits poll,
- * and any call lets all transfers go on. */
+ * between vp_mpi_lock() and vp_mpi_unlock(). No call blocks in MPI: waits poll,
+ * and every call of MPI makes progress with all transfers. "Locked" in a
+ * comment: the caller holds this lock. */
 #ifndef VP_COMM_MPI_MPI_H
 #define VP_COMM_MPI_MPI_H
 
@@ -15,16 +16,16 @@ enum { VP_MPI_SHARED_BYTES = 4096 };
 struct vp_mpi_world {
     struct vp_world base;
     MPI_Comm comm;   /* process i is rank i */
-    MPI_Comm alarms; /* the same, for bad news only */
+    MPI_Comm alarms; /* the same processes, for abort messages only */
     int rank;
-    int number;             /* of this process: the user's number of `rank` */
+    int number;             /* number of this process, which users see */
     int next_tag, last_tag; /* for channels, in the order they are made */
     pthread_mutex_t calls;
-    atomic_llong polled_ns; /* when the last poll was made */
-    int news;               /* that was sent: an enum vp_status */
-    MPI_Request *sent_news; /* per rank */
-    /* What is agreed on and shared: a transfer that was given up may still
-     * write here. */
+    atomic_llong polled_ns;   /* time of the last poll */
+    int abort_status;         /* sent by tell_abort(): an enum vp_status */
+    MPI_Request *abort_sends; /* per rank */
+    /* Buffers of agree() and share(). They are here because a transfer whose
+     * wait timed out may still write to them. */
     int mine, first, said;
     char shared[VP_MPI_SHARED_BYTES];
 };
@@ -44,19 +45,21 @@ static inline void vp_mpi_unlock(struct vp_mpi_world *world)
     pthread_mutex_unlock(&world->calls);
 }
 
-/* An error of MPI ends the world. Locked. */
+/* Aborts the world if `rc` is an error of MPI; `what` names the call in the
+ * message. Locked. */
 void vp_mpi_check(struct vp_mpi_world *world, int rc, const char *what);
 
-/* True once all requests are complete. Locked. */
+/* Returns true once all requests are complete. Locked. */
 bool vp_mpi_done(struct vp_mpi_world *world, int n, MPI_Request *requests);
 
-/* Polls until `test` says true; it is called locked. */
+/* Polls until `test` returns true; `test` is called locked. VP_ERR_TIMEOUT,
+ * VP_ERR_ABORTED. */
 typedef bool (*vp_mpi_test_fn)(void *ctx);
 enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
                            void *ctx, struct vp_limit limit);
 
-/* Gives up transfers at the end of a world: sends that were taken, or receives
- * that nothing will answer. Locked. */
+/* Frees requests that may not be complete, when their channel or group is
+ * freed. Receives are cancelled, as no message will come. Locked. */
 void vp_mpi_drop(int n, MPI_Request *requests, bool receives);
 
 enum vp_status vp_mpi_channel_create(struct vp_world *world,
@@ -69,7 +72,7 @@ enum vp_status vp_mpi_group_create(struct vp_world *base, const int *ranks,
 /* ---- Groups: group.c exchanges, sum.c adds exactly, fast.c does not, ----
  * ---- gather.c gathers --------------------------------------------------- */
 
-enum { VP_MPI_TAG_GATHER }; /* the first one of sums follows */
+enum { VP_MPI_TAG_GATHER }; /* tags of sums follow in sum.c */
 
 struct vp_mpi_sum;
 struct vp_mpi_fast;
@@ -77,14 +80,14 @@ struct vp_mpi_gather;
 
 struct vp_mpi_group {
     struct vp_group base;
-    MPI_Comm comm; /* of the members */
+    MPI_Comm comm; /* communicator of the members */
     int n_members, me;
     size_t n_bytes;
-    /* NULL: nothing was ever added that way. */
+    /* State of exact sums, fast sums and gathers; NULL before the first one. */
     struct vp_mpi_sum *sum;
     struct vp_mpi_fast *fast;
-    struct vp_mpi_gather *gather; /* likewise gathered */
-    struct vp_sum_part *parts;    /* of exact sums; NULL: all need all */
+    struct vp_mpi_gather *gather;
+    struct vp_sum_part *parts; /* in exact sums; NULL: all need the whole sum */
     int n_parts;
 };
 

@@ -1,13 +1,13 @@
-/* Exact sums. Pieces are cut into chunks, and every chunk has an owner, who
- * gets the terms of the others, adds all in their order, and sends the sum
+/* Exact sums. Pieces are cut into chunks, and every chunk has an owner, which
+ * receives the terms of the others, adds all in their order, and sends the sum
  * back:
  *
  *   owner    offered -> gathering -> ready -> adds, answering -> done
  *   others   offered -> giving ---------------> getting -------> done
  *
- * A chunk that only its owner needs is done once it was given or added. Who adds
- * what does not change the bits. Before its first offer of a sum a
- * member tells the others how many terms it adds, and their order. */
+ * A chunk that only its owner needs is not sent back. The choice of owners does
+ * not change the bits. Before its first offer of a sum a member sends the
+ * others the number and order of its terms. */
 #include "comm/mpi/mpi.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 enum {
     CHUNK = 64 * 1024,      /* floats: 256 kB, in cache while it is added */
-    MAX_CHUNKS = 16 * 1024, /* tags; longer sums have longer chunks */
+    MAX_CHUNKS = 16 * 1024, /* one tag each; longer sums have longer chunks */
     N_ROOMS = 8,            /* chunks that an owner works on at once */
     TAG_LIST = VP_MPI_TAG_GATHER + 1,
     TAG_CHUNK,
@@ -36,16 +36,16 @@ struct chunk {
     int owner;
     bool kept; /* only the owner needs the sum */
     enum chunk_state state;
-    int room; /* of an owner that gathers */
+    int room; /* index in rooms[], from GATHERING on */
 };
 
-/* What a member adds. */
+/* The terms that a member adds. */
 struct list {
     int n;
     int order[VP_MAX_TERMS];
 };
 
-/* Where an owner puts the terms of others. */
+/* Memory of an owner for the terms of other members, for one chunk. */
 struct room {
     bool taken;
     float *data; /* n_others x chunk_floats */
@@ -56,25 +56,25 @@ struct room {
 struct vp_mpi_sum {
     int n_pieces, n_chunks;
     int64_t n;            /* floats */
-    int *first;           /* chunk of each piece, and the end */
-    int64_t chunk_floats; /* the most */
+    int *first;           /* per piece: its first chunk; then n_chunks */
+    int64_t chunk_floats; /* length of the longest chunk */
     struct chunk *chunks;
 
     const struct vp_term *terms;
     int n_terms;
-    struct list *lists;     /* per member; the own one too */
-    MPI_Request *heard;     /* lists, per member */
-    MPI_Request *told;      /* the own one, per member */
-    int n_others;           /* terms of other members, once all are heard */
-    MPI_Request *transfers; /* n_terms per chunk: of one that others own */
-    int n_transfers;        /* per chunk */
+    struct list *lists;     /* per member, this one included */
+    MPI_Request *heard;     /* per member: receives its list */
+    MPI_Request *told;      /* per member: sends it the own list */
+    int n_others;           /* terms of other members; -1: lists not complete */
+    MPI_Request *transfers; /* n_transfers per chunk that others own */
+    int n_transfers;
 
     bool *given; /* per piece */
     int n_given;
     int *active; /* chunks, in the order they were offered */
     int n_active;
     struct room rooms[N_ROOMS];
-    int n_room_terms; /* that rooms have place for */
+    int n_room_terms; /* terms that a room has memory for */
 };
 
 static struct vp_mpi_world *world_of(const struct vp_mpi_group *group)
@@ -134,8 +134,8 @@ static void hear_lists(struct vp_mpi_group *group)
                          "receiving");
 }
 
-/* The part of the sum that element `at` belongs to; without parts, one that all
- * members need. */
+/* Returns the part of the sum that element `at` belongs to; without parts, one
+ * part that all members need. */
 static struct vp_sum_part part_at(const struct vp_mpi_group *group, int64_t at)
 {
     for (int i = 0; i < group->n_parts; i++)
@@ -144,8 +144,8 @@ static struct vp_sum_part part_at(const struct vp_mpi_group *group, int64_t at)
     return (struct vp_sum_part){ INT64_MAX, -1 };
 }
 
-/* Writes the chunks of the pieces, and the first one of each; both may be NULL.
- * Returns how many there are. */
+/* Writes the chunks of all pieces to `chunks`, and the index of the first one
+ * of each piece to `first`; both may be NULL. Returns the number of chunks. */
 static int64_t cut_chunks(const struct vp_mpi_group *group, const int64_t *ends,
                           int n_pieces, int64_t size, struct chunk *chunks,
                           int *first)
@@ -278,7 +278,8 @@ static void tell_list(struct vp_mpi_group *group)
                          "sending");
 }
 
-/* Rooms for all terms of the others; they stay. */
+/* Allocates rooms for the terms of all other members; kept for later sums.
+ * Returns false if memory is short. */
 static bool make_rooms(struct vp_mpi_sum *sum, int n_members)
 {
     size_t n = (size_t)(sum->n_others + n_members);
@@ -300,7 +301,7 @@ static bool make_rooms(struct vp_mpi_sum *sum, int n_members)
     return true;
 }
 
-/* True once the lists of all members are here. */
+/* Returns true once the lists of all members have arrived. */
 static bool know_lists(struct vp_mpi_group *group)
 {
     struct vp_mpi_sum *sum = group->sum;
@@ -351,7 +352,7 @@ static void give(struct vp_mpi_group *group, struct chunk *chunk)
                          "sending");
 }
 
-/* The sum may overwrite what was given. */
+/* Receives the sum into the first term, whose elements have been sent. */
 static void get(struct vp_mpi_group *group, struct chunk *chunk)
 {
     const struct vp_mpi_sum *sum = group->sum;
@@ -419,7 +420,8 @@ static void answer(struct vp_mpi_group *group, struct chunk *chunk)
 
 /* ---- Progress ----------------------------------------------------------- */
 
-/* Takes a chunk as far as it comes without adding. */
+/* Moves a chunk to its next state if its transfers are complete; does not
+ * add. */
 static void advance(struct vp_mpi_group *group, struct chunk *chunk)
 {
     struct vp_mpi_world *world = world_of(group);
@@ -460,7 +462,8 @@ static void advance(struct vp_mpi_group *group, struct chunk *chunk)
     }
 }
 
-/* Takes all chunks on; the first that can be added, or NULL. */
+/* Advances all active chunks. Returns the first one that can be added, or
+ * NULL. */
 static struct chunk *advance_all(struct vp_mpi_group *group)
 {
     struct vp_mpi_sum *sum = group->sum;
@@ -556,23 +559,23 @@ void vp_mpi_offer_rest(struct vp_group *base, int member)
             vp_mpi_offer(base, member, i);
 }
 
-/* Something to add, or nothing more to do. */
-struct hope {
+/* A wait for a chunk that can be added, or for the end of the sum. */
+struct sum_wait {
     struct vp_mpi_group *group;
-    bool done;
+    bool done; /* the sum is */
 };
 
-static bool has_come(void *ctx)
+static bool can_go_on(void *ctx)
 {
-    struct hope *hope = ctx;
-    struct vp_mpi_group *group = hope->group;
+    struct sum_wait *wait = ctx;
+    struct vp_mpi_group *group = wait->group;
     struct vp_mpi_sum *sum = group->sum;
 
     if (advance_all(group))
         return true;
-    hope->done = sum->n_active == 0 && know_lists(group) &&
+    wait->done = sum->n_active == 0 && know_lists(group) &&
                  vp_mpi_done(world_of(group), group->n_members, sum->told);
-    return hope->done;
+    return wait->done;
 }
 
 enum vp_status vp_mpi_await(struct vp_group *base, int member,
@@ -580,13 +583,13 @@ enum vp_status vp_mpi_await(struct vp_group *base, int member,
 {
     struct vp_mpi_group *group = vp_mpi_group_of(base);
     struct vp_mpi_sum *sum = group->sum;
-    struct hope hope = { .group = group };
+    struct sum_wait wait = { .group = group };
 
     (void)member;
     VP_BUG_ON(sum->n_given < sum->n_pieces);
-    VP_TRY(vp_mpi_wait(world_of(group), has_come, &hope, limit));
-    *done_out = hope.done;
-    if (!hope.done)
+    VP_TRY(vp_mpi_wait(world_of(group), can_go_on, &wait, limit));
+    *done_out = wait.done;
+    if (!wait.done)
         return VP_OK;
     memset(sum->given, 0, (size_t)sum->n_pieces * sizeof(*sum->given));
     sum->n_given = 0;

@@ -1,4 +1,4 @@
-/* Joining the other processes, waiting, bad news, and leaving. */
+/* The world of processes: joining, waiting, abort messages, and leaving. */
 #include "comm/mpi/mpi.h"
 
 #include "base/clock.h"
@@ -10,16 +10,16 @@
 #include <time.h>
 
 enum {
-    N_SPINS = 200,            /* looks without a pause: some 50 us */
-    YIELD_NS = 1000 * 1000,   /* then others on this core may go first */
-    NAP_NS = 50 * 1000,       /* then it sleeps between looks */
-    NEWS_EVERY = 32,          /* looks for a message between those for news */
-    POLL_NS = 100 * 1000,     /* between polls from outside */
-    LEAVE_MS = 20 * 1000,     /* for all to come to the end of a good run */
-    ALARM_MS = 5 * 1000,      /* for all to say what they have to */
-    HEARD_NS = 500 * 1000000, /* for mpirun to pass it on: MPICH's drops what
-                                 it has not read of a job that is aborted */
-    FAILED = 1,               /* exit status of a world that is torn down */
+    N_SPINS = 200,            /* tests of a wait without a pause: about 50 us */
+    YIELD_NS = 1000 * 1000,   /* then it yields the core for this time */
+    NAP_NS = 50 * 1000,       /* then it sleeps this long between tests */
+    ALARM_EVERY = 32,         /* tests between two checks for abort messages */
+    POLL_NS = 100 * 1000,     /* least time between two polls */
+    LEAVE_MS = 20 * 1000,     /* limit of the barrier after a good run */
+    ALARM_MS = 5 * 1000,      /* limit of the barrier after an abort */
+    FLUSH_NS = 500 * 1000000, /* for mpirun to forward output: MPICH's drops
+                                 unread output of a job that is aborted */
+    FAILED = 1,               /* exit status of MPI_Abort() */
 };
 
 /* ---- Errors ------------------------------------------------------------- */
@@ -40,36 +40,37 @@ void vp_mpi_check(struct vp_mpi_world *world, int rc, const char *what)
     vp_mpi_lock(world);
 }
 
-/* ---- News --------------------------------------------------------------- */
+/* ---- Abort messages ----------------------------------------------------- */
 
 static void tell_abort(struct vp_world *base, enum vp_status status)
 {
     struct vp_mpi_world *world = vp_mpi_world_of(base);
 
     vp_mpi_lock(world);
-    world->news = (int)status;
+    world->abort_status = (int)status;
     for (int r = 0; r < base->n_ranks; r++)
         if (r != world->rank)
-            MPI_Isend(&world->news, 1, MPI_INT, r, 0, world->alarms,
-                      &world->sent_news[r]);
+            MPI_Isend(&world->abort_status, 1, MPI_INT, r, 0, world->alarms,
+                      &world->abort_sends[r]);
     vp_mpi_unlock(world);
 }
 
-/* The process that failed says why; here nothing is left but to end. */
-static void hear_news(struct vp_mpi_world *world)
+/* Stops this world if another process has sent an abort message. The text stays
+ * empty: the process that failed reports the error. Locked. */
+static void check_alarms(struct vp_mpi_world *world)
 {
     MPI_Status from;
-    int there = 0, news = 0;
+    int there = 0, status = 0;
 
     if (MPI_Iprobe(MPI_ANY_SOURCE, 0, world->alarms, &there, &from) !=
             MPI_SUCCESS ||
         !there ||
-        MPI_Recv(&news, 1, MPI_INT, from.MPI_SOURCE, 0, world->alarms,
+        MPI_Recv(&status, 1, MPI_INT, from.MPI_SOURCE, 0, world->alarms,
                  MPI_STATUS_IGNORE) != MPI_SUCCESS)
         return;
     pthread_mutex_lock(&world->base.lock);
     if (world->base.status == VP_OK) {
-        world->base.status = (enum vp_status)news;
+        world->base.status = (enum vp_status)status;
         world->base.err.text[0] = '\0';
     }
     pthread_mutex_unlock(&world->base.lock);
@@ -98,12 +99,12 @@ void vp_mpi_drop(int n, MPI_Request *requests, bool receives)
     }
 }
 
-/* Ranks may outnumber cores: a wait that takes long leaves the core. */
-static void relax(int n_looks, int64_t waited_ns)
+/* Yields or sleeps in a long wait: there may be more ranks than cores. */
+static void relax(int n_tests, int64_t waited_ns)
 {
     const struct timespec nap = { .tv_nsec = NAP_NS };
 
-    if (n_looks < N_SPINS)
+    if (n_tests < N_SPINS)
         return;
     if (waited_ns < YIELD_NS)
         sched_yield();
@@ -117,7 +118,7 @@ enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
     int64_t start = vp_clock_ns(), now = start;
 
     for (int n = 0;; n++) {
-        bool done, late = n % NEWS_EVERY == 0 || now - start > YIELD_NS;
+        bool done, late = n % ALARM_EVERY == 0 || now - start > YIELD_NS;
 
         vp_mpi_lock(world);
         done = test(ctx);
@@ -128,7 +129,7 @@ enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
             vp_world_poll(&world->base);
         if (atomic_load(&world->base.stop))
             return VP_ERR_ABORTED;
-        if (n % NEWS_EVERY == 0 || n >= N_SPINS)
+        if (n % ALARM_EVERY == 0 || n >= N_SPINS)
             now = vp_clock_ns();
         if (vp_limit_is_over_at(&limit, now))
             return VP_ERR_TIMEOUT;
@@ -145,9 +146,9 @@ static void poll_world(struct vp_world *base)
         POLL_NS)
         return;
     if (pthread_mutex_trylock(&world->calls) != 0)
-        return; /* another thread is at it */
+        return; /* another thread is in MPI and makes progress */
     atomic_store_explicit(&world->polled_ns, now, memory_order_relaxed);
-    hear_news(world);
+    check_alarms(world);
     vp_mpi_unlock(world);
 }
 
@@ -165,7 +166,7 @@ static bool all_came(void *ctx)
     return vp_mpi_done(meeting->world, 1, &meeting->request);
 }
 
-/* True if all processes came here in time. */
+/* A barrier. Returns true if all processes came within `limit_ms`. */
 static bool meet(struct vp_mpi_world *world, MPI_Comm comm, int limit_ms)
 {
     struct meeting meeting = { world, MPI_REQUEST_NULL };
@@ -178,16 +179,16 @@ static bool meet(struct vp_mpi_world *world, MPI_Comm comm, int limit_ms)
                                   vp_limit_ms(limit_ms)) == VP_OK;
 }
 
-/* A world that failed has transfers under way that nobody will end, and
- * perhaps processes that do not look: only MPI_Abort() ends it for sure. */
+/* A world that failed has transfers that will never complete, and perhaps
+ * processes that do not poll: only MPI_Abort() ends it reliably. */
 static void leave(struct vp_world *base)
 {
-    const struct timespec pause = { .tv_nsec = HEARD_NS };
+    const struct timespec pause = { .tv_nsec = FLUSH_NS };
     struct vp_mpi_world *world = vp_mpi_world_of(base);
 
     if (base->status == VP_OK && meet(world, world->comm, LEAVE_MS))
         return;
-    atomic_store(&base->stop, false); /* for one more wait */
+    atomic_store(&base->stop, false); /* else the next wait would end at once */
     meet(world, world->alarms, ALARM_MS);
     fflush(NULL);
     nanosleep(&pause, NULL);
@@ -203,7 +204,7 @@ static void world_free(struct vp_world *base)
     MPI_Finalize();
     pthread_mutex_destroy(&world->calls);
     pthread_mutex_destroy(&base->lock);
-    free(world->sent_news);
+    free(world->abort_sends);
     free(world);
 }
 
@@ -286,7 +287,7 @@ static const struct vp_world_ops world_ops = {
     .group_create = vp_mpi_group_create,
 };
 
-/* The first line of what MPI says of itself. */
+/* Writes the first line of MPI's version string, up to a comma. */
 static void name_library(char text[MPI_MAX_LIBRARY_VERSION_STRING])
 {
     int n = 0;
@@ -304,7 +305,9 @@ static enum vp_status start(const struct vp_processes *self, struct vp_err *err)
 
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) !=
         MPI_SUCCESS)
-        return vp_err_set(err, VP_ERR_UNSUPPORTED, "MPI does not start");
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "MPI: MPI_Init_thread failed; check the MPI "
+                          "installation, or start one process");
     name_library(library);
     MPI_Comm_size(MPI_COMM_WORLD, &n);
     MPI_Comm_rank(MPI_COMM_WORLD, &index);
@@ -325,8 +328,8 @@ static enum vp_status start(const struct vp_processes *self, struct vp_err *err)
     return VP_ERR_UNSUPPORTED;
 }
 
-/* Processes that disagree about their ranks would wait for different ones. All
- * of them find out here; the first one says it. */
+/* Refuses processes with different lists of ranks: they would wait for each
+ * other. All compare a hash of their list; process 0 reports the error. */
 static enum vp_status check_order(const struct vp_processes *self, int n_ranks,
                                   const int *processes, struct vp_err *err)
 {
@@ -369,12 +372,6 @@ static enum vp_status split(struct vp_mpi_world *world)
     return VP_OK;
 }
 
-static void set_news(struct vp_mpi_world *world)
-{
-    for (int r = 0; r < world->base.n_ranks; r++)
-        world->sent_news[r] = MPI_REQUEST_NULL;
-}
-
 int vp_plugin_comm_version(void)
 {
     return VP_COMM_ABI;
@@ -396,8 +393,8 @@ enum vp_status vp_plugin_join(const struct vp_processes *self, int n_ranks,
     enum vp_status st;
 
     if (world)
-        world->sent_news = calloc((size_t)n_ranks, sizeof(MPI_Request));
-    if (!world || !world->sent_news) {
+        world->abort_sends = calloc((size_t)n_ranks, sizeof(MPI_Request));
+    if (!world || !world->abort_sends) {
         free(world);
         return vp_err_set(err, VP_ERR_NOMEM, "MPI: out of memory");
     }
@@ -416,13 +413,16 @@ enum vp_status vp_plugin_join(const struct vp_processes *self, int n_ranks,
     if (st == VP_OK)
         st = check_order(self, n_ranks, processes, err);
     if (st == VP_OK && split(world) != VP_OK)
-        st = VP_ERR_UNSUPPORTED;
+        st = vp_err_set(err, VP_ERR_UNSUPPORTED,
+                        "MPI: communicators cannot be created; check the MPI "
+                        "installation, or start one process");
     if (st != VP_OK) {
-        free(world->sent_news);
+        free(world->abort_sends);
         free(world);
         return st;
     }
-    set_news(world);
+    for (int r = 0; r < n_ranks; r++)
+        world->abort_sends[r] = MPI_REQUEST_NULL;
     *out = &world->base;
     return VP_OK;
 }

@@ -1,12 +1,12 @@
-/* What vpipe uses of NCCL, declared here: building needs no NCCL, and the
- * library is found when a run wants it. Where its own header is at hand, the
- * build compares (check.c). */
+/* The functions of NCCL that vpipe uses. They are declared here so that vpipe
+ * builds without NCCL; the library is loaded at run time. If NCCL's header is
+ * installed, check.c compares the declarations with it. */
 #ifndef VP_COMM_NCCL_API_H
 #define VP_COMM_NCCL_API_H
 
 #include "base/status.h"
 
-struct vp_nccl_comm; /* their communicator */
+struct vp_nccl_comm; /* NCCL's communicator */
 
 struct vp_nccl_id {
     char bytes[128];
@@ -14,14 +14,14 @@ struct vp_nccl_id {
 
 enum {
     VP_NCCL_OK = 0,
-    VP_NCCL_BYTES = 0,                     /* type: of one byte */
+    VP_NCCL_BYTES = 0,                     /* type: int8 */
     VP_NCCL_FLOATS = 7,                    /* type: float */
     VP_NCCL_SUM = 0,                       /* reduction */
-    VP_NCCL_OLDEST = 2 * 10000 + 18 * 100, /* version that is good enough */
+    VP_NCCL_OLDEST = 2 * 10000 + 18 * 100, /* oldest supported version */
 };
 
-/* All calls return VP_NCCL_OK or what error_text() explains. Streams are the
- * device's own. */
+/* All calls return VP_NCCL_OK or an error, which error_text() describes.
+ * `stream` is a native handle, see vp_stream_handle(). */
 struct vp_nccl_api {
     int (*version)(int *version);
     const char *(*error_text)(int result);
@@ -44,7 +44,7 @@ struct vp_nccl_api {
                       struct vp_nccl_comm *comm, void *stream);
 };
 
-/* The library, once it is loaded. VP_ERR_UNSUPPORTED, with what is missing. */
+/* Loads the library. VP_ERR_UNSUPPORTED, with the cause in `err`. */
 enum vp_status vp_nccl_load(const struct vp_nccl_api **out, struct vp_err *err);
 
 #endif

@@ -1,23 +1,24 @@
-/* Channels between GPUs. Heads go by a channel of MPI, and with each one goes
- * what its body needs: a transfer by NCCL, on a stream of the sender and one of
- * the receiver. A body is asked for as soon as its head is here and a buffer is
- * free, whatever its receiver is doing, so that a channel holds as much as one
- * of MPI; on the device
+/* Channels between GPUs. Heads are sent by a channel of MPI, together with the
+ * size and sender of the body; NCCL transfers the body, on a stream of the
+ * sender and one of the receiver. The receive of a body is started as soon as
+ * its head has arrived and a buffer is free, also while the receiver computes,
+ * so that a channel has the same number of messages in flight as one of MPI. On
+ * the device:
  *
  *   sender     ... write | written |                 send | read |  write ...
  *   receiver   ... use   | read |    receive | written |  use ...
  *
- * Each sender of a channel has a communicator with the receiver: what one of
- * them waits for holds up nobody else. */
+ * Each sender of a channel has a communicator with the receiver, so that a wait
+ * for one sender does not delay the others. */
 #include "comm/nccl/nccl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What MPI carries; the head follows. */
+/* The message of MPI: this struct, then the head. */
 struct envelope {
     size_t n_body;
-    int sender; /* number of it */
+    int sender; /* index in the senders of the link */
 };
 
 struct slot {
@@ -27,14 +28,15 @@ struct slot {
 
 struct vp_nccl_channel {
     struct vp_channel base;
-    struct vp_nccl_channel *next; /* that receives */
-    struct vp_channel *heads;
-    struct vp_nccl_clique **cliques; /* with each sender; NULL: not here */
-    int me;                          /* number of the sender, or -1 */
+    struct vp_nccl_channel *next;    /* in the world's list of receivers */
+    struct vp_channel *heads;        /* the channel of MPI */
+    struct vp_nccl_clique **cliques; /* per sender; NULL: not a member */
+    int me;                          /* index in the senders, or -1 */
     struct slot *in, *out;
     int n_in;
     char *envelopes;
-    uint64_t n_asked, n_released; /* messages received */
+    uint64_t n_asked, n_released; /* messages whose receive was started, and
+                                     messages released */
 };
 
 static struct vp_nccl_channel *channel_of(struct vp_channel *channel)
@@ -82,7 +84,7 @@ static void post(struct vp_channel *base, uint64_t j, size_t n_body)
     const struct slot *slot;
     void *held = NULL;
 
-    /* It is held since acquire(). */
+    /* The slot is held since acquire(): this does not wait. */
     VP_BUG_ON(vp_channel_acquire(channel->heads, j, VP_LIMIT_NOW, &held) !=
               VP_OK);
     slot = held;
@@ -116,7 +118,8 @@ static void receive_body(struct vp_nccl_channel *channel,
                          "receiving");
 }
 
-/* Locked. A sender's messages are asked for in their order. */
+/* Starts to receive the bodies of messages whose heads have arrived, in the
+ * order of messages, as NCCL requires. The caller holds the world's lock. */
 static void receive_ready(struct vp_nccl_channel *channel)
 {
     uint64_t end = channel->n_released + (uint64_t)channel->n_in;
@@ -183,7 +186,7 @@ static void forget(struct vp_nccl_world *nccl, struct vp_nccl_channel *channel)
     pthread_mutex_unlock(&nccl->lock);
 }
 
-/* Communicators belong to the world. */
+/* Does not free the communicators: they belong to the world. */
 static void channel_free(struct vp_channel *base)
 {
     struct vp_nccl_channel *channel = channel_of(base);
@@ -212,7 +215,8 @@ static size_t round_up(size_t n)
            _Alignof(struct envelope);
 }
 
-/* Slots and, for MPI, their envelopes as buffers. */
+/* Makes the slots of `buffers`, and writes to `heads_out` the buffers of the
+ * MPI channel: the envelopes. */
 static struct slot *make_slots(const struct vp_buffer *buffers, int n,
                                char *envelopes, struct vp_buffer *heads_out)
 {
@@ -268,7 +272,8 @@ static enum vp_status link_heads(struct vp_nccl_channel *channel,
     return nccl->mpi->channel_create(nccl->world, &heads, &channel->heads);
 }
 
-/* The receiver names an id for each sender. */
+/* Gives all ranks the ids of the communicators, which the receiver makes, one
+ * for each sender. */
 static enum vp_status share_ids(struct vp_nccl_world *nccl,
                                 const struct vp_link *link,
                                 struct vp_nccl_id *mine, struct vp_nccl_id *all)

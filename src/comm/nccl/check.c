@@ -1,4 +1,4 @@
-/* api.h against NCCL's own header. */
+/* Compares api.h with NCCL's own header when vpipe is built. */
 #include <nccl.h>
 
 #include "comm/nccl/api.h"

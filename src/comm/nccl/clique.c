@@ -1,15 +1,16 @@
-/* Communicators. Making one waits for all members, in calls that have no time
- * limit of their own: a thread makes them, and it is waited for. */
+/* Communicators of NCCL. Calls that create or connect one wait for all members
+ * without a time limit, so a separate thread makes them, and the caller waits
+ * for the thread with a limit. */
 #include "comm/nccl/nccl.h"
 
 #include <stdlib.h>
 #include <time.h>
 
 enum {
-    JOIN_MS = 120 * 1000, /* for all members to come */
+    JOIN_MS = 120 * 1000, /* limit of joining and connecting */
     LEAVE_MS = 10 * 1000,
     NAP_NS = 500 * 1000,
-    SPARE_BYTES = 256, /* for each member, when connections are tried */
+    SPARE_BYTES = 256, /* memory per member for the first transfers */
 };
 
 struct vp_limit vp_nccl_limit(void)
@@ -35,19 +36,20 @@ enum vp_status vp_nccl_make_id(const struct vp_nccl_world *nccl,
     return rc == VP_NCCL_OK ? VP_OK : vp_nccl_blame(nccl, "an id", rc, err);
 }
 
-/* ---- Errands ------------------------------------------------------------ */
+/* ---- Calls on a thread -------------------------------------------------- */
 
-/* Given up, it belongs to its thread, which may never end, and so does all
- * that it points to. */
+/* A call on a thread. After a timeout (`lost`) it belongs to the thread, which
+ * may never end, and so does all memory that it points to: none of it is
+ * freed. */
 struct errand {
     struct vp_nccl_world *nccl;
     struct vp_nccl_clique *clique;
     struct vp_nccl_id id;
     enum vp_nccl_use use;
-    bool aborts; /* a world that has ended */
+    bool aborts; /* runs although the world has stopped */
     enum vp_status status;
     struct vp_err err;
-    bool lost; /* given up */
+    bool lost; /* the wait ended before the thread did */
     atomic_bool done;
 };
 
@@ -79,7 +81,8 @@ static enum vp_status wait_for(struct errand *errand, errand_fn fn,
     return errand->status;
 }
 
-/* On a copy of `what`, where only `lost` is set. */
+/* Runs `fn` on a thread, with a copy of `what`, and waits for it up to
+ * `limit_ms`. Sets what->lost and no other field. */
 static enum vp_status run(struct errand *what, errand_fn fn, int limit_ms,
                           struct vp_err *err)
 {
@@ -139,7 +142,7 @@ enum vp_status vp_nccl_clique_create(struct vp_nccl_world *nccl,
             free(clique);
         return st;
     }
-    /* From here on it is freed with the world. */
+    /* From here on vp_nccl_cliques_free() frees it. */
     pthread_mutex_lock(&nccl->lock);
     clique->next = nccl->cliques;
     nccl->cliques = clique;
@@ -155,7 +158,8 @@ enum vp_status vp_nccl_clique_create(struct vp_nccl_world *nccl,
 
 /* ---- Connecting --------------------------------------------------------- */
 
-/* A byte each way that will be used: NCCL connects when it is first asked. */
+/* Sends one byte in each direction that will be used: NCCL connects at the
+ * first transfer. */
 static int try_ways(const struct vp_nccl_api *api,
                     const struct vp_nccl_clique *clique, char *spare,
                     enum vp_nccl_use use)
@@ -245,7 +249,7 @@ static void free_clique(struct vp_nccl_world *nccl,
     struct errand errand = { .nccl = nccl, .clique = clique };
     struct vp_err ignored;
 
-    /* Leaked where a lost thread may still use it. */
+    /* Leaked on purpose: a thread that timed out may still use it. */
     if (clique->lost || run(&errand, leave, LEAVE_MS, &ignored) != VP_OK)
         return;
     vp_event_free(clique->done);
@@ -282,11 +286,11 @@ void vp_nccl_cliques_abort(struct vp_nccl_world *nccl)
                              .aborts = true };
     struct vp_err ignored;
 
-    nccl->cliques = NULL; /* the process ends: nothing is freed */
+    nccl->cliques = NULL; /* not freed: the process ends */
     run(&errand, break_off, LEAVE_MS, &ignored);
 }
 
-/* ---- Looking ------------------------------------------------------------ */
+/* ---- Errors of transfers ------------------------------------------------ */
 
 void vp_nccl_cliques_check(struct vp_nccl_world *nccl)
 {

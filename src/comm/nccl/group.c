@@ -4,7 +4,7 @@
  *
  *   scattering -> the member adds -> gathering -> the next chunk
  *
- * NCCL wants the same calls in the same order everywhere: chunks go from the
+ * NCCL requires the same calls in the same order everywhere: chunks go from the
  * last to the first, as gradients become final. Fast sums are all-reduces in
  * that order. */
 #include "comm/nccl/group.h"
@@ -22,17 +22,17 @@ struct chunk {
     int piece;
 };
 
-/* What a member brings. */
+/* The terms of a member. */
 struct list {
     int n_terms, n_added;
-    int order[VP_MAX_TERMS]; /* of those that are added */
+    int order[VP_MAX_TERMS]; /* per term that is added */
 };
 
 enum state { AT_REST, SCATTERING, GATHERING };
 
 struct group {
     struct vp_group base;
-    struct vp_group *mpi; /* of the same members */
+    struct vp_group *mpi; /* the group of MPI with the same members */
     struct vp_nccl_clique *clique;
     int n_members, me;
     bool fast;
@@ -42,14 +42,14 @@ struct group {
     int64_t n; /* floats */
     struct chunk *chunks;
     int n_chunks, n_pieces;
-    int64_t slice_floats; /* the most */
+    int64_t slice_floats; /* length of the longest slice */
     const struct vp_term *terms;
     int n_terms;
-    struct list *lists; /* per member; NULL: not known yet */
+    struct list *lists; /* per member; NULL before the first sum */
 
     bool *given; /* per piece */
     int n_given;
-    int next; /* chunk */
+    int next; /* current chunk */
     enum state state;
 };
 
@@ -79,7 +79,8 @@ static size_t slice_size(const struct group *group, const struct chunk *chunk,
                     slice_begin(group, chunk, member));
 }
 
-/* From the last to the first; with NULL it only counts. */
+/* Writes the chunks, from the last to the first; with NULL it only counts them.
+ * Returns their number. */
 static int list_chunks(const int64_t *ends, int n_pieces, struct chunk *out)
 {
     int n = 0;
@@ -168,7 +169,8 @@ static void set_terms(struct vp_group *base, int member,
     group->n_terms = n_terms;
 }
 
-/* Others' terms are put where there is room, or zeros are taken from there. */
+/* Allocates memory of the device for the terms of other members, or, in a fast
+ * sum, for the zeros of a member that adds nothing. */
 static enum vp_status make_room(struct group *group, const struct list *lists)
 {
     struct vp_device *device = world_of(group)->device;
@@ -185,7 +187,8 @@ static enum vp_status make_room(struct group *group, const struct list *lists)
                            &group->clique->room);
 }
 
-/* Once; the members say the same in every sum. */
+/* Exchanges the lists of terms, in the first sum only: they are the same in
+ * every sum. */
 static enum vp_status learn_lists(struct group *group, struct vp_limit limit)
 {
     struct list mine;
@@ -257,7 +260,7 @@ static bool is_done(struct group *group)
     return st == VP_OK;
 }
 
-/* Each member gets all terms of its slice. */
+/* Sends each member all terms of its slice. */
 static void scatter(struct group *group, const struct chunk *chunk)
 {
     const struct vp_nccl_api *api = world_of(group)->api;
@@ -283,7 +286,8 @@ static void scatter(struct group *group, const struct chunk *chunk)
     mark_done(group);
 }
 
-/* Every array of a member gets the sums of the others' slices. */
+/* Sends the sum of the own slice to all arrays of the others, and receives
+ * theirs. */
 static void gather(struct group *group, const struct chunk *chunk)
 {
     const struct vp_nccl_api *api = world_of(group)->api;
@@ -307,7 +311,7 @@ static void gather(struct group *group, const struct chunk *chunk)
     mark_done(group);
 }
 
-/* Who has nothing to add, adds zeros. */
+/* A member with nothing to add adds zeros. */
 static void all_reduce(struct group *group, const struct chunk *chunk)
 {
     struct vp_nccl_world *nccl = world_of(group);
@@ -349,7 +353,8 @@ static void add_slice(struct group *group, const struct chunk *chunk)
         group->add(group->add_ctx, terms, n_added, n, 0, n_floats);
 }
 
-/* As far as it comes; true: there is a slice to add. */
+/* Starts transfers until one has to complete first. Returns true if there is a
+ * slice to add. */
 static bool advance(struct group *group)
 {
     while (group->lists && group->next < group->n_chunks) {
@@ -440,7 +445,7 @@ static enum vp_status await(struct vp_group *base, int member,
     return VP_OK;
 }
 
-/* ---- What is not for sums ----------------------------------------------- */
+/* ---- Set-up and release ------------------------------------------------- */
 
 static enum vp_status exchange(struct vp_group *base, int member,
                                const void *mine, size_t n_bytes, void *all,
@@ -529,7 +534,7 @@ static int find_me(const struct vp_nccl_world *nccl, const int *ranks, int n)
     return -1;
 }
 
-/* Member 0 names the id. */
+/* Creates the communicator, with an id that member 0 makes. */
 static enum vp_status join(struct group *group)
 {
     struct vp_nccl_world *nccl = world_of(group);

@@ -4,10 +4,10 @@
 
 #include "comm/nccl/nccl.h"
 
-/* For sums, as vp_direct_group_create(). */
+/* Implements vp_direct_group_create(), for sums. */
 enum vp_status vp_nccl_group_create(struct vp_world *world, const int *ranks,
                                     int n_members, struct vp_group **out);
-/* For gathers, as vp_direct_gather_create(). */
+/* Implements vp_direct_gather_create(), for gathers. */
 enum vp_status vp_nccl_gather_create(struct vp_world *world, const int *ranks,
                                      int n_members, struct vp_group **out);
 

@@ -1,4 +1,4 @@
-/* Finding NCCL. */
+/* Loads libnccl.so.2 and looks up its functions. */
 #include "comm/nccl/api.h"
 
 #include "base/plugin.h"

@@ -1,4 +1,5 @@
-/* Who has which GPU, and whether NCCL serves between them; the rest is MPI's. */
+/* The world with NCCL: finds out which rank has which GPU, and if NCCL works
+ * between them. Extends a world of MPI. */
 #include "comm/nccl/group.h"
 
 #include "base/clock.h"
@@ -9,9 +10,9 @@
 #include <unistd.h>
 
 enum {
-    POLL_NS = 50 * 1000, /* between looks for heads */
-    CHECK_EVERY = 2000,  /* looks, between those for errors */
-    /* Bytes of text. */
+    POLL_NS = 50 * 1000, /* least time between two polls for heads */
+    CHECK_EVERY = 2000,  /* polls between two checks for errors */
+    /* Sizes of texts in bytes. */
     N_HOST = 128,
     N_ADDRESS = 32,
     N_WHY = 512,
@@ -43,15 +44,15 @@ void vp_nccl_check_device(struct vp_nccl_world *nccl, enum vp_status st,
 
 /* ---- Meeting ------------------------------------------------------------ */
 
-/* What a rank says of itself. */
+/* Facts about a rank, for all other ranks. */
 struct card {
-    char host[N_HOST];       /* as NCCL tells hosts apart */
-    char address[N_ADDRESS]; /* "": no GPU */
-    bool loads;
-    char why[N_WHY]; /* not */
+    char host[N_HOST];       /* identifies the host, as NCCL does */
+    char address[N_ADDRESS]; /* PCI address of its GPU; "": no GPU */
+    bool loads;              /* NCCL can be loaded */
+    char why[N_WHY];         /* cause, if it cannot */
 };
 
-/* What came of trying. */
+/* The result of a rank's attempt to join a communicator. */
 struct trial {
     struct vp_nccl_id id;
     bool failed;
@@ -86,7 +87,7 @@ static enum vp_status exchange(struct vp_nccl_world *nccl,
                              limit);
 }
 
-/* Sets gpu[]; the first rank without one, or -1. */
+/* Sets gpu[]. Returns the first rank without a GPU, or -1. */
 static int place_ranks(struct vp_nccl_world *nccl, const struct card *cards)
 {
     int n = nccl->world->n_ranks, without = -1;
@@ -104,7 +105,7 @@ static int place_ranks(struct vp_nccl_world *nccl, const struct card *cards)
     return without;
 }
 
-/* Two ranks with one GPU; false: all have their own. */
+/* Finds two ranks that share a GPU. Returns false if each has its own. */
 static bool find_sharers(const struct vp_nccl_world *nccl, int *a, int *b)
 {
     for (int r = 0; r < nccl->world->n_ranks; r++)
@@ -125,7 +126,7 @@ static int count_gpus(const struct vp_nccl_world *nccl, int end)
     return n;
 }
 
-/* Why NCCL need not even be tried, in nccl->why. */
+/* Returns true if NCCL cannot work here, with the reason in nccl->why. */
 static bool is_hopeless(struct vp_nccl_world *nccl, const struct card *cards)
 {
     int without = place_ranks(nccl, cards), a, b;
@@ -146,7 +147,8 @@ static bool is_hopeless(struct vp_nccl_world *nccl, const struct card *cards)
     return why->text[0];
 }
 
-/* One rank of every GPU joins, once. */
+/* Creates and frees a communicator of one rank per GPU, to see if NCCL
+ * works. */
 static enum vp_status try_joining(struct vp_nccl_world *nccl,
                                   struct trial *trials, struct vp_limit limit)
 {
@@ -223,7 +225,7 @@ static enum vp_status meet_all(struct vp_nccl_world *nccl, const char *address,
     return VP_OK;
 }
 
-/* For everything that all ranks exchange. */
+/* Creates the group in which all ranks exchange facts and ids. */
 static enum vp_status gather_everybody(struct vp_nccl_world *nccl)
 {
     size_t n = (size_t)nccl->world->n_ranks, n_bytes = n * sizeof(struct trial);
@@ -279,7 +281,7 @@ static void set_device(struct vp_world *world, struct vp_device *device)
         return;
     }
     nccl->serves = false;
-    nccl->channels = NULL; /* nothing more is received */
+    nccl->channels = NULL; /* stops receiving */
     vp_nccl_cliques_free(nccl);
 }
 
