@@ -54,13 +54,27 @@ struct vp_members {
      * `n` and `slice` count bytes. */
     void (*all_gather)(void *ctx, const struct vp_op *op, const void *mine,
                        void *all, int64_t n, int64_t slice);
+    /* Does what exchange() does, from device memory to device memory, as work of
+     * `stream`, a handle as vp_stream_handle() gives it: waits for nothing, and may
+     * be captured. NULL: members exchange through memory of the host. */
+    enum vp_status (*gather)(void *ctx, const struct vp_op *op,
+                             const void *mine, size_t n_bytes, void *all,
+                             void *stream);
+    int timeout_ms; /* for the device, before an exchange; 0: a minute */
 };
+
+/* The most that a device exchanges at once through memory of the host. */
+enum { VP_EXCHANGE_BYTES = 4 << 20 };
 
 struct vp_launch {
     void *base[VP_SPACE_COUNT];
     const struct vp_mb *mb;
     int slot, version; /* identify the bases; keys of captured CUDA graphs */
     const struct vp_members *members; /* NULL: this rank alone */
+    /* From vp_device_host_alloc(), as many bytes as staging_bytes() says: what
+     * members exchange goes through it. NULL: it goes nowhere else. */
+    void *staging;
+    size_t n_staging;
 
     /* Optional, and only if the backend has updates_early; not for LAMB. All
      * gradients are final at the end of this list: the backend updates each
@@ -133,6 +147,9 @@ struct vp_backend_ops {
     /* `ctx` is the struct vp_backend_config with which the device would be
      * opened. */
     vp_scratch_fn scratch_bytes;
+    /* Bytes of staging that a list of the program wants; see struct vp_launch.
+     * NULL: none. */
+    vp_staging_fn staging_bytes;
     enum vp_status (*compile)(struct vp_backend *backend,
                               const struct vp_program *program,
                               struct vp_exe **out, struct vp_err *err);

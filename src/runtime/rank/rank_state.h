@@ -48,6 +48,8 @@ struct vp_member_links {
     /* Per stage of a rank: sums of gradients that members have parts of. NULL: they
      * have none. */
     struct vp_group **grads;
+    struct vp_group *gather; /* from device to device; NULL: they do not reach
+                                each other, or this process has no member */
 };
 
 /* Sums of programs: all members get n floats, or with a slice each its own. */
@@ -196,6 +198,7 @@ struct vp_rank {
     int group, member; /* whose list of the schedule it walks; see n_members */
     struct vp_members members; /* for programs; n is 0 or 1: it is alone */
     enum vp_status team_status;
+    bool in_longer_wait; /* members meet within a wait that began before */
     struct vp_term sum_term;   /* others read it, also when this rank gave up */
     int64_t *slice_ends;       /* per member, of the gather being made */
     atomic_uintptr_t waits_in; /* see vp_rank_waits_in() */

@@ -14,6 +14,8 @@ void vp_watch_begin_wait(struct vp_rank *rank);
 /* Returns the nanoseconds waited; a wait that failed goes on, for reports. 0
  * where the device's own times count. */
 int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st);
+/* Returns true between the two. Any thread. */
+bool vp_watch_is_waiting(const struct vp_rank *rank);
 
 /* What the rank has done so far; on its thread. Of a device that lags behind, as
  * far as that was seen to have come. */
