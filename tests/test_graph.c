@@ -309,9 +309,9 @@ static void ranges_of_a_group(void **state)
     vp_graph_block(&g, "block");
     vp_graph_line(&g);
     table = weight(&g, 11, 4);
-    vp_graph_shard(&g, table, VP_SHARD_ROWS, 1, true);
+    vp_graph_slice(&g, table, VP_SLICE_ROWS, 1, true);
     head = weight(&g, 11, 4);
-    vp_graph_shard(&g, head, VP_SHARD_ROWS, 1, true);
+    vp_graph_slice(&g, head, VP_SLICE_ROWS, 1, true);
     x = vp_embed(&g, ids, VP_NONE, table, VP_NONE, VP_NONE, 1.0f, -1);
     x = vp_group_sum(&g, x, VP_NONE);
     x = vp_linear(&g, x, head, VP_NONE, VP_ACT_NONE);

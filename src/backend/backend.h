@@ -29,10 +29,10 @@ struct vp_mb {
     bool train;            /* false: dropout is the identity */
 };
 
-/* The tensor-parallel group that this rank is a member of. All members launch the
- * same lists in the same order, so that their sums and exchanges meet. */
+/* The tensor-parallel group that this rank is a member of. All members launch
+ * the same lists in the same order, so that their collective calls match. */
 struct vp_members {
-    int n, me;
+    int n, me; /* number of members, and this one's index */
     void *ctx;
     /* All-reduce: `data` of every member becomes the sum over all members,
      * added in member order. */
@@ -54,16 +54,17 @@ struct vp_members {
      * `n` and `slice` count bytes. */
     void (*all_gather)(void *ctx, const struct vp_op *op, const void *mine,
                        void *all, int64_t n, int64_t slice);
-    /* Does what exchange() does, from device memory to device memory, as work of
-     * `stream`, a handle as vp_stream_handle() gives it: waits for nothing, and may
-     * be captured. NULL: members exchange through memory of the host. */
+    /* Optional: exchange() from device memory to device memory. Enqueues the
+     * work on `stream`, a handle of vp_stream_handle(), and returns at once; may
+     * be captured in a CUDA graph. NULL: members exchange through host memory. */
     enum vp_status (*gather)(void *ctx, const struct vp_op *op,
                              const void *mine, size_t n_bytes, void *all,
                              void *stream);
-    int timeout_ms; /* for the device, before an exchange; 0: a minute */
+    int timeout_ms; /* limit of the wait for the device before an exchange; 0: one
+                       minute */
 };
 
-/* The most that a device exchanges at once through memory of the host. */
+/* The most bytes that a device exchanges at once through host memory. */
 enum { VP_EXCHANGE_BYTES = 4 << 20 };
 
 struct vp_launch {
@@ -71,10 +72,10 @@ struct vp_launch {
     const struct vp_mb *mb;
     int slot, version; /* identify the bases; keys of captured CUDA graphs */
     const struct vp_members *members; /* NULL: this rank alone */
-    /* From vp_device_host_alloc(), as many bytes as staging_bytes() says: what
-     * members exchange goes through it. NULL: it goes nowhere else. */
+    /* Host memory from vp_device_host_alloc() through which members exchange,
+     * of the size that staging_bytes() returns. NULL if none is needed. */
     void *staging;
-    size_t n_staging;
+    size_t n_staging; /* bytes */
 
     /* Optional, and only if the backend has updates_early; not for LAMB. All
      * gradients are final at the end of this list: the backend updates each
@@ -147,8 +148,8 @@ struct vp_backend_ops {
     /* `ctx` is the struct vp_backend_config with which the device would be
      * opened. */
     vp_scratch_fn scratch_bytes;
-    /* Bytes of staging that a list of the program wants; see struct vp_launch.
-     * NULL: none. */
+    /* Optional: returns the bytes of staging that the lists of a program need;
+     * see struct vp_launch. NULL: none. */
     vp_staging_fn staging_bytes;
     enum vp_status (*compile)(struct vp_backend *backend,
                               const struct vp_program *program,

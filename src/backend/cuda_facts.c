@@ -295,7 +295,7 @@ static size_t loss_scratch(const struct vp_graph *graph, const struct vp_op *op,
     return areas.mine + areas.all + areas.mine_before + areas.all_before;
 }
 
-/* The parts of all members; and as those of a linear layer, sums of the bias. */
+/* The terms of all members or, in W, the sums of the bias as in a linear. */
 static size_t group_sum_scratch(const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_phase phase)
 {

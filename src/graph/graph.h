@@ -76,9 +76,8 @@ enum vp_slice_axis {
 
 struct vp_cut {
     enum vp_slice_axis axis;
-    /* Each part is made of this many sections one after the other along the axis,
-     * and a member has a slice of every section: query, key and value packed in
-     * one tensor are three. */
+    /* Number of sections of each part along the axis. A member has a slice of
+     * every section: query, key and value packed in one tensor are three. */
     int n_sections;
     int64_t whole; /* rows or columns of each part, over all members */
 };
@@ -95,8 +94,9 @@ struct vp_param {
     bool constant;          /* not trained (table of sinusoids) */
     vp_par tied_to;         /* the earlier parameter whose value it shares */
     bool has_copies;        /* later parameters are tied to this one */
-    /* An operator on slices of rows uses it: every member has all of the parameter,
-     * and the gradient of its own rows. The sum over the members is the gradient. */
+    /* An operator on slices of rows uses it: every member has all of the
+     * parameter, but only the term of its own rows in the gradient, which is the
+     * sum over the members. */
     bool partial_grad;
     int n_parts;
     struct vp_part part[VP_MAX_PART];
@@ -322,9 +322,10 @@ vp_par vp_graph_param(struct vp_graph *graph, const char *name, int64_t rows,
  * added to the current block. */
 void vp_graph_part(struct vp_graph *graph, vp_par par, const char *name,
                    int64_t rows);
-/* Cuts a parameter of the current block, made with its whole shape and all of its
- * parts, among the members of the group; nothing happens if there is one. Rows that
- * do not divide are filled up with rows of zeros if `pad`, else refused. */
+/* Cuts a parameter of the current block, which has its whole shape and all of
+ * its parts, among the members of the group; does nothing with one member. A
+ * length that does not divide evenly is refused, unless `pad` and one section:
+ * then the last slices end in zeros. */
 void vp_graph_slice(struct vp_graph *graph, vp_par par, enum vp_slice_axis axis,
                     int n_sections, bool pad);
 /* Adds a parameter to the current block that shares the value of `owner`, a

@@ -27,9 +27,9 @@ struct vp_op_def {
     unsigned grad_in;          /* VP_NEED_IN*: inputs that get a gradient */
     bool has_b, has_w;         /* a kernel exists for the phase */
     bool passes_grad;          /* din = dout for every input: no B kernel */
-    bool b_overwrites_in0; /* B may write din0 over in0: not read later */
-    bool b_recomputes_out; /* see vp_op_can_recompute_out() */
-    bool runs_alone;       /* F and B never run together with other calls */
+    bool b_overwrites_in0;     /* B may write din0 over in0: not read later */
+    bool b_recomputes_out;     /* see vp_op_can_recompute_out() */
+    bool runs_alone;           /* F and B never run together with other calls */
     /* Without keep_gathered, out is never kept: an F call before each W call
      * that reads it computes it again; so do R or B if they need it. */
     bool made_again;

@@ -1,4 +1,4 @@
-/* Slices of parameters: shapes, and copies between slices and whole tensors. */
+/* Slices of parameters: where they begin, and copies to and from whole tensors. */
 #include "graph/slice.h"
 
 #include <string.h>
