@@ -293,7 +293,7 @@ if [ -n "$old_driver" ]; then
 fi
 
 export VPIPE_ISA=sse9
-refuse "VPIPE_ISA: unknown instruction set 'sse9'; plain, avx2, avx512,\
+refuse "VPIPE_ISA: unknown instruction set 'sse9'; use plain, avx2, avx512,\
  avx512_bf16 or amx_bf16" \
     train a.yml --set precision=fp32
 unset VPIPE_ISA

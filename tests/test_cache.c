@@ -274,7 +274,7 @@ static void training_graphs_are_refused(void **state)
     vp_cached_attention(&graph, qkv, test_ints(&graph, "at", 1),
                         test_ints(&graph, "lines", 4), 1, 2);
     assert_int_equal(vp_graph_finish(&graph, &err), VP_ERR_INVALID);
-    assert_non_null(strstr(err.text, "a cache is for a forward only"));
+    assert_non_null(strstr(err.text, "a cache is for inference only"));
     vp_graph_release(&graph);
 }
 

@@ -176,7 +176,7 @@ static void mistakes_are_named(void **state)
         { "layernorm: gamma and beta", bad_norm },
         { "heads do not divide the hidden size", bad_heads },
         { "add: the inputs differ in shape", bad_add },
-        { "fewer positions than the sequence is long", bad_positions },
+        { "the position table is shorter than a sequence", bad_positions },
         { "dropout: the dropout probability is not in 0 .. 1", bad_dropout },
         { "labels do not match the logits", bad_labels },
         { "the last operator must be the loss", no_loss },
@@ -283,6 +283,66 @@ static void readers_are_found(void **state)
     vp_graph_release(&g);
 }
 
+static void check_range(const struct vp_graph *g, enum vp_role role,
+                        int32_t first, int64_t limit)
+{
+    struct vp_input_range range;
+
+    assert_true(vp_graph_input_range(g, role, &range));
+    assert_int_equal(range.first, first);
+    assert_int_equal(range.limit, limit);
+}
+
+/* Ids and labels of a group: those of all members, though each has a slice. */
+static void ranges_of_a_group(void **state)
+{
+    struct vp_input_range range;
+    struct vp_graph g;
+    vp_val ids, labels, x;
+    vp_par table, head;
+
+    (void)state;
+    vp_graph_init(&g, 2);
+    g.n_members = 2;
+    ids = vp_graph_input(&g, VP_ROLE_TOKENS, "tokens", 6);
+    labels = vp_graph_input(&g, VP_ROLE_LABELS, "labels", 6);
+    vp_graph_block(&g, "block");
+    vp_graph_line(&g);
+    table = weight(&g, 11, 4);
+    vp_graph_slice(&g, table, VP_SLICE_ROWS, 1, true);
+    head = weight(&g, 11, 4);
+    vp_graph_slice(&g, head, VP_SLICE_ROWS, 1, true);
+    x = vp_embed(&g, ids, VP_NONE, table, VP_NONE, VP_NONE, 1.0f, -1);
+    x = vp_group_sum(&g, x, VP_NONE);
+    x = vp_linear(&g, x, head, VP_NONE, VP_ACT_NONE);
+    vp_cross_entropy(&g, x, labels, VP_NONE, 0.0f);
+    assert_int_equal(g.status, VP_OK);
+    check_range(&g, VP_ROLE_TOKENS, 0, 11);
+    check_range(&g, VP_ROLE_LABELS, -1, 11);
+    assert_false(vp_graph_input_range(&g, VP_ROLE_MASK, &range));
+    vp_graph_release(&g);
+}
+
+/* Given positions are rows of the position table, or -1. */
+static void ranges_of_given_positions(void **state)
+{
+    struct vp_graph g;
+    vp_val ids, at;
+
+    (void)state;
+    vp_graph_init(&g, 2);
+    g.outputs = VP_OUTPUT_LOGITS;
+    ids = vp_graph_input(&g, VP_ROLE_TOKENS, "tokens", 6);
+    at = vp_graph_input(&g, VP_ROLE_POSITIONS, "positions", 6);
+    vp_graph_block(&g, "block");
+    vp_graph_line(&g);
+    vp_embed_at(&g, ids, at, weight(&g, 11, 4), weight(&g, 5, 4), 1.0f, -1);
+    assert_int_equal(g.status, VP_OK);
+    check_range(&g, VP_ROLE_TOKENS, 0, 11);
+    check_range(&g, VP_ROLE_POSITIONS, -1, 5);
+    vp_graph_release(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +352,8 @@ int main(void)
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(first_mistake_sticks),
         cmocka_unit_test(a_block_has_64_operators_at_most),
+        cmocka_unit_test(ranges_of_a_group),
+        cmocka_unit_test(ranges_of_given_positions),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

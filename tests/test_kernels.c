@@ -576,6 +576,33 @@ static void test_keep_bits(void **state)
     vp_cpu_force_isa(VP_ISA_BEST);
 }
 
+/* The slice of member 1 begins at a column that is no multiple of 16, and is longer
+ * than the mask that is generated at a time. */
+static void test_dropout_of_slices(void **state)
+{
+    static const struct op_spec spec = { "dropout",    .kind = VP_OP_DROPOUT,
+                                         .batch = 1,   .q_len = 2,
+                                         .cols = 4100, .p = 0.3f };
+    const struct vp_members members = { .n = 2, .me = 1 };
+    const struct vp_cpu_kernels *kernels[] = { &vp_cpu_fast, &vp_cpu_ref_f32 };
+    struct one_op t[2];
+    vp_val out;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        one_op_init(&t[i], &spec, kernels[i], sizeof(float), 3, pools[1]);
+        out = t[i].plain.ops[0].out;
+        t[i].plain.values[out].spread = VP_SPREAD_COLS;
+        t[i].args.members = &members;
+        assert_true(one_op_run(&t[i], VP_PHASE_F));
+    }
+    for (int64_t i = 0; i < 2 * 4100; i++) /* 0 and -0 are equal */
+        assert_true(one_op_get(&t[0], t[0].args.out, i) ==
+                    one_op_get(&t[1], t[1].args.out, i));
+    for (int i = 0; i < 2; i++)
+        one_op_release(&t[i]);
+}
+
 /* The key of a kernel's dropout is the one that vp_rng() uses. */
 static void test_dropout_key(void **state)
 {
@@ -887,6 +914,7 @@ int main(void)
         cmocka_unit_test(test_avx2_equals_avx512),
         cmocka_unit_test(test_keep_bits),
         cmocka_unit_test(test_dropout_key),
+        cmocka_unit_test(test_dropout_of_slices),
         cmocka_unit_test(test_functions),
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_cut),

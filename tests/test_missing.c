@@ -339,8 +339,8 @@ static void cores_are_not_needed(void **state)
         if (CPU_ISSET(core, &all))
             CPU_SET(core, &one);
     assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
-    expect(yaml, "cores 1 to 1 asked for, the process may use 1",
-           "device 1 (cpu backend: cores 1 to 1 asked for", &seen);
+    expect(yaml, "cores 1 to 1 are needed, but the process may use 1",
+           "device 1 (cpu backend: cores 1 to 1 are needed", &seen);
     assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 

@@ -144,7 +144,7 @@ static void mistakes_of_builders_are_refused(void **state)
     (void)state;
     begin_sketch(&s);
     vp_dropout(&s.graph, s.gathered, 0.1f);
-    end_sketch(&s, "dropout: comes before the rows are gathered");
+    end_sketch(&s, "dropout: must come before the rows are gathered");
 
     begin_sketch(&s);
     vp_add(&s.graph, s.gathered, s.gathered);

@@ -1,3 +1,5 @@
+/* Turns the (space, offset) pairs of a call into the addresses that kernels
+ * take. */
 #include "backend/args.h"
 
 static void *address(const struct vp_launch *launch, struct vp_ref ref)

@@ -1,16 +1,16 @@
-/* What a kernel is given: resolved addresses and the operator's attributes.
+/* Arguments of a kernel: resolved addresses and the operator's attributes.
  *
  *   F  writes out and aux.
- *   B  writes each non-NULL din (or adds, where din_add says so); a linear
- *      with an activation writes dz first. dz may be the memory of dout. Where
- *      `recomputed_out` is given, and din[0] then is, what F wrote to out is written
- *      there once more.
- *   W  writes each non-NULL dpar, or adds to it when mb->accumulate; reads dz
- *      where the operator has one, else dout.
- * Constant and absent tensors are NULL. Ids, labels and masks are int32_t;
- * other values have the type that the graph says, weights the graph's dtype,
- * and gradients of weights are floats. (The CPU's f64 twins take double for
- * all of these.) */
+ *   B  writes each non-NULL din, or adds to it if din_add is true. A linear with
+ *      an activation writes dz first; dz may be the memory of dout. If
+ *      recomputed_out is not NULL, B also writes there the values that F wrote to
+ *      out; din[0] is never NULL in that case.
+ *   W  writes each non-NULL dpar, or adds to it if mb->accumulate; reads dz if the
+ *      operator has one, else dout.
+ * A pointer to a constant or absent tensor is NULL. Ids, labels and masks are
+ * int32_t; other values have the dtype of their struct vp_value, weights have
+ * the graph's dtype, and gradients of weights are float. (The CPU's reference
+ * kernels in double take double for all of these.) */
 #ifndef VP_BACKEND_ARGS_H
 #define VP_BACKEND_ARGS_H
 
@@ -23,7 +23,7 @@ struct vp_kargs {
     const struct vp_op *op;
     const struct vp_mb *mb;
     const struct vp_members *members; /* NULL: one member */
-    struct vp_pool *pool;             /* CPU; the twins ignore it */
+    struct vp_pool *pool;             /* CPU; unused by reference kernels */
     const void *in[VP_MAX_IN];
     void *out;             /* const in B and W */
     void *aux[VP_MAX_AUX]; /* const in B and W */
@@ -32,12 +32,13 @@ struct vp_kargs {
     void *din[VP_MAX_IN];
     bool din_add[VP_MAX_IN];
     void *dz;
-    void *recomputed_out; /* no other tensor's memory */
+    void *recomputed_out; /* shares memory with no other tensor */
     void *dpar[VP_MAX_PARAM];
     void *scratch;
 };
 
-/* Everything but the pool. */
+/* Sets all of `args` for one call of a list except `pool`, which becomes NULL.
+ * Offsets of the call become addresses in the spaces of `launch`. */
 void vp_kargs_resolve(const struct vp_graph *graph, const struct vp_call *call,
                       const struct vp_launch *launch, struct vp_kargs *args);
 
@@ -47,7 +48,7 @@ static inline const struct vp_value *vp_arg_value(const struct vp_kargs *args,
     return &args->graph->values[value];
 }
 
-/* The first column of this member's slice of `value` in the whole one. */
+/* Returns the column of the whole value at which this member's slice begins. */
 static inline int64_t vp_arg_first_col(const struct vp_kargs *args,
                                        vp_val value)
 {
@@ -58,7 +59,7 @@ static inline int64_t vp_arg_first_col(const struct vp_kargs *args,
                : 0;
 }
 
-/* The first row of this member's slice of `value` in the whole one. */
+/* Returns the row of the whole value at which this member's slice begins. */
 static inline int64_t vp_arg_first_row(const struct vp_kargs *args,
                                        vp_val value)
 {
@@ -69,7 +70,7 @@ static inline int64_t vp_arg_first_row(const struct vp_kargs *args,
                : 0;
 }
 
-/* Rows of a slice that are in the whole value; the rest is padding. */
+/* Returns the number of rows of this member's slice without padding. */
 static inline int64_t vp_arg_n_rows(const struct vp_kargs *args, vp_val value)
 {
     const struct vp_value *v = vp_arg_value(args, value);
@@ -78,7 +79,8 @@ static inline int64_t vp_arg_n_rows(const struct vp_kargs *args, vp_val value)
     return left < 0 ? 0 : left < v->rows ? left : v->rows;
 }
 
-/* Attention: the number of this member's first head. */
+/* Attention: returns the index of this member's first head in the whole
+ * model. */
 static inline int vp_arg_first_head(const struct vp_kargs *args)
 {
     return args->members &&
@@ -87,7 +89,8 @@ static inline int vp_arg_first_head(const struct vp_kargs *args)
                : 0;
 }
 
-/* Columns of a slice of logits that stand for ids: the last slices may have more. */
+/* Cross entropy: returns the number of columns of this member's slice of logits
+ * that belong to ids; the last slices may end in padding. */
 static inline int64_t vp_arg_n_ids(const struct vp_kargs *args)
 {
     int64_t cols = vp_arg_value(args, args->op->in[0])->cols;

@@ -1,4 +1,4 @@
-/* What all backends have in common. */
+/* Opening a device: the part that is the same for all backends. */
 #include "backend/backend.h"
 
 struct vp_device *vp_backend_device(struct vp_backend *backend)

@@ -1,3 +1,5 @@
+/* Scratch sizes and kernel choices of the CUDA backend, as functions of
+ * shapes. */
 #include "backend/cuda_facts.h"
 
 #include "backend/cuda/attention/key_tiles.h"
@@ -61,6 +63,8 @@ bool vp_attention_takes_short(const struct vp_attention_shape *x,
            x->k_len <= VP_ATTENTION_SHORT_LEN;
 }
 
+/* True if the backward kernel of an attention writes the sums of its linear's
+ * bias. */
 static bool makes_sums(const struct vp_graph *graph, const struct vp_op *op,
                        int capability)
 {
@@ -80,7 +84,8 @@ size_t vp_attention_sums_bytes(const struct vp_graph *graph,
                : 0;
 }
 
-/* dk and dv of key tiles that are kept from band to band. */
+/* Partial dk and dv of the key tiles, kept while the kernel goes over bands of
+ * queries. */
 static size_t wgmma_b_scratch(const struct vp_attention_shape *x)
 {
     struct vp_key_tiles w = vp_key_tiles_of((unsigned)(x->batch * x->heads),
@@ -90,6 +95,8 @@ static size_t wgmma_b_scratch(const struct vp_attention_shape *x)
            VP_KEY_TILE_OWNERS * 4 * sizeof(float);
 }
 
+/* Scratch of our own kernels. Without wgmma, B keeps one float per query and
+ * head. */
 static size_t own_scratch(const struct vp_graph *graph, const struct vp_op *op,
                           enum vp_phase phase, int capability)
 {
@@ -103,7 +110,7 @@ static size_t own_scratch(const struct vp_graph *graph, const struct vp_op *op,
     return align(n_bytes) + vp_attention_sums_bytes(graph, op, capability);
 }
 
-enum { CUDNN_UNIT = 128 }; /* lengths are multiples of it */
+enum { CUDNN_UNIT = 128 }; /* sequence lengths must be multiples of it */
 
 bool vp_attention_may_use_cudnn(const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_phase phase,
@@ -120,7 +127,7 @@ bool vp_attention_may_use_cudnn(const struct vp_graph *graph,
            x.dim <= CUDNN_UNIT && !own_is_best;
 }
 
-/* One matrix of scores in backward, and sums of rows. */
+/* Backward needs a two-byte matrix of scores and two floats per row of it. */
 size_t vp_attention_cudnn_room(const struct vp_op *op, enum vp_phase phase)
 {
     const struct vp_attr *attr = &op->attr;
@@ -210,9 +217,9 @@ struct vp_embed_scratch vp_cuda_embed_areas(const struct vp_graph *graph,
     return (struct vp_embed_scratch){
         .list = align(rows * sizeof(uint32_t)),
         .parts = align(n_parts * (size_t)out->cols * sizeof(float)),
-        /* A bound on what sorting wants, which CUB tells only where there is a
-         * device: another copy of keys and rows, and counters of tiles and
-         * digits. */
+        /* Upper bound of the temporary bytes of CUB's sort, which can be
+         * queried only on a machine with a device: another copy of keys and
+         * rows, and counters of tiles and digits. */
         .sort = 16 * rows + (2u << 20),
     };
 }
@@ -288,7 +295,7 @@ static size_t loss_scratch(const struct vp_graph *graph, const struct vp_op *op,
     return areas.mine + areas.all + areas.mine_before + areas.all_before;
 }
 
-/* The parts of all members; and as those of a linear layer, sums of the bias. */
+/* The terms of all members or, in W, the sums of the bias as in a linear. */
 static size_t group_sum_scratch(const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_phase phase)
 {

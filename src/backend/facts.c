@@ -1,3 +1,5 @@
+/* Facts about devices for planning, and about the bf16 speed of this machine's
+ * cores. */
 #include "backend/facts.h"
 
 #include "backend/cpu/gemm_bf16.h"
@@ -5,7 +7,8 @@
 
 #include <stdatomic.h>
 
-/* Rounding and packing cost something, too. */
+/* bf16 products must be faster than fp32 ones by this factor: rounding and
+ * packing cost time, too. */
 #define LEAST_GAIN 1.2
 
 struct vp_device_facts vp_backend_facts(const struct vp_backend_ops *ops,
@@ -24,7 +27,7 @@ struct vp_device_facts vp_backend_facts(const struct vp_backend_ops *ops,
 
 const char *vp_cores_isa(void)
 {
-    vp_cpu_read_isa(NULL); /* a wrong name is refused when kernels run */
+    vp_cpu_read_isa(NULL); /* opening the backend reports a wrong name */
     return vp_cpu_isa_name(vp_cpu_isa());
 }
 

@@ -1,3 +1,4 @@
+/* A table for planning that stands in for the CUDA plugin, without a device. */
 #include "backend/planned.h"
 
 #include "backend/cuda_facts.h"
@@ -23,7 +24,7 @@ static enum vp_status gpu_open(const struct vp_backend_config *config,
     device = calloc(1, sizeof(*device));
     if (!device)
         return vp_err_set(err, VP_ERR_NOMEM, "cuda backend: out of memory");
-    *out = (struct vp_backend *)device; /* there is nothing behind it */
+    *out = (struct vp_backend *)device; /* a device is all it consists of */
     return VP_OK;
 }
 

@@ -1,3 +1,5 @@
+/* The list of backend plugins, and loading them with a one-line reason on
+ * failure. */
 #include "backend/plugin.h"
 
 #include "base/plugin.h"
@@ -16,8 +18,8 @@ struct library {
 
 static struct plugin {
     const char *name, *file;
-    const char *driver, *no_driver; /* its library; what to say without it */
-    struct library libs[MAX_LIBS];  /* needed, not part of vpipe */
+    const char *driver, *no_driver; /* its library; message without it */
+    struct library libs[MAX_LIBS];  /* third-party libraries that it needs */
     void *handle;
     const struct vp_backend_ops *ops;
 } plugins[] = {

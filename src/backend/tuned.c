@@ -1,3 +1,4 @@
+/* The file of measured choices: one line per entry, key, tab, value. */
 #include "backend/tuned.h"
 
 #include "base/file.h"
@@ -55,11 +56,12 @@ static void make_folders(const char *path)
     for (const char *slash = strchr(path + 1, '/'); slash;
          slash = strchr(slash + 1, '/')) {
         snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
-        mkdir(folder, 0777); /* what fails, open() will say */
+        mkdir(folder, 0777); /* a failure shows when the file is opened */
     }
 }
 
-/* A line is one write, so that those of several processes do not mix. */
+/* A line is one write() in append mode, so lines of several processes do not
+ * mix. */
 void vp_tuned_add(const char *path, const char *key, const char *value)
 {
     char line[LINE_BYTES];

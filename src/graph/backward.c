@@ -1,14 +1,16 @@
-/* Reverse-mode differentiation of a stage into its B and W lists.
+/* Reverse-mode differentiation of a stage: emits its lists B and W.
  *
- * The gradient of a value with several uses starts from what the next stage
- * sent and adds use by use in reverse order, whether or not a cut lies between
- * the uses: so the bits do not depend on the partition.
+ * The gradient of a value with several readers starts from what the next stage
+ * sent, and the terms of its readers are added in reverse order, whether or not
+ * a cut lies between them: so the bits do not depend on the partition.
  *
- * An addition hands the gradient of its sum to both inputs without copying:
- * several values then share one buffer. Adding to a shared buffer is allowed
- * once no other value's gradient is read from it; before that, it is copied.
+ * An add operator passes the gradient of its sum to both inputs without
+ * copying: several values then share one buffer. A gradient may be added to in
+ * a shared buffer only if no other value's gradient is read from it later;
+ * otherwise it is copied first.
  *
- * A W call that reads a value made again waits for the B call that makes it. */
+ * A W call that reads a value which some B call recomputes is delayed until
+ * after that B call. */
 #include "graph/internal.h"
 
 #include <stdlib.h>
@@ -16,38 +18,39 @@
 struct backward {
     struct vp_lowering *lowering;
     const struct vp_graph *graph;
-    struct vp_ref
-        *grad;          /* per value: where its gradient is, NONE: no use yet */
-    struct ring *rings; /* per value: those whose gradient is in that place */
-    struct vp_ref *din; /* per value: its place in the DIN message */
-    int now;            /* the operator being differentiated */
+    struct vp_ref *grad; /* per value: place of its gradient; NONE: not begun */
+    struct ring *rings;  /* per value: the values that share this place */
+    struct vp_ref *din;  /* per value: its place in the DIN message */
+    int now;             /* the operator being differentiated */
 
-    /* W calls that wait for a value, in the order in which they came. */
-    struct owed *owed;
-    int n_owed, n_waiting;
-    bool *waits;     /* per operator: its W call does */
-    int *first_owed; /* per value: one that waits for it, or VP_NONE */
-    vp_val *made;    /* values made again since the last settle() */
+    /* Delayed W calls, in the order in which they were delayed. */
+    struct delayed *delayed;
+    int n_delayed; /* entries of `delayed`, emitted ones included */
+    int n_waiting; /* those that are not emitted yet */
+    bool *waits;   /* per operator: its W call is delayed */
+    int *waiters;  /* per value: first call that waits for it, or VP_NONE */
+    vp_val *made;  /* values recomputed since the last emit_ready() */
     int n_made;
-    int *ready; /* room for those of settle() */
+    int *ready; /* work array of emit_ready() */
 };
 
-/* Values that share a buffer, in a circle. */
+/* A circular list of the values that share a buffer. */
 struct ring {
     vp_val next, previous;
 };
 
-struct owed {
+/* A W call that waits for a value. */
+struct delayed {
     const struct vp_op *op;
     struct vp_ref dz;
-    int next; /* waits for the same value; or VP_NONE */
+    int next; /* next call that waits for the same value, or VP_NONE */
 };
 
 static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
                                              VP_NEED_IN2 };
 static const unsigned need_aux[VP_MAX_AUX] = { VP_NEED_AUX0, VP_NEED_AUX1 };
 
-/* True for operators that some slot recomputes. */
+/* Returns true if any slot recomputes `op`. */
 static bool is_recomputed(const struct backward *bw, const struct vp_op *op)
 {
     const struct vp_stage_spec *spec = bw->lowering->spec;
@@ -68,7 +71,8 @@ static bool is_made_by_r(const struct backward *bw, vp_val v)
            is_recomputed(bw, &bw->graph->ops[producer]);
 }
 
-/* True if W reads a value that R makes, for some slot. */
+/* Returns true if the W call of `op` reads a value that R computes, in any
+ * slot. */
 static bool w_reads_recomputed(const struct backward *bw,
                                const struct vp_op *op)
 {
@@ -82,10 +86,11 @@ static bool w_reads_recomputed(const struct backward *bw,
     return false;
 }
 
-/* W of products runs in its own list, after B. That of other operators takes too
- * little time to keep their gradients for it, and runs with B. So does W of
- * recomputed operators, and of those that read their results, if what R made is
- * gone when W runs. */
+/* Returns true if the W call of `op` is in list W: that of a matrix product,
+ * with split_w. W calls of other operators are in list B: they take too little
+ * time to keep gradients for them. So are W calls of recomputed operators, and
+ * of readers of their results, unless w_recomputed keeps what R computed until
+ * W. */
 static bool runs_w_later(const struct backward *bw, const struct vp_op *op)
 {
     const struct vp_op_def *def = &vp_op_defs[op->kind];
@@ -96,8 +101,8 @@ static bool runs_w_later(const struct backward *bw, const struct vp_op *op)
             (!is_recomputed(bw, op) && !w_reads_recomputed(bw, op)));
 }
 
-/* Will the gradient of `v` be read after the operator being differentiated,
- * or by it? */
+/* Returns true if the gradient of `v` is read by the operator being
+ * differentiated or by a later call. */
 static bool will_be_read(const struct backward *bw, vp_val v)
 {
     int producer = bw->graph->values[v].producer;
@@ -120,7 +125,7 @@ static void leave_ring(struct backward *bw, vp_val v)
     rings[v] = (struct ring){ v, v };
 }
 
-/* Puts `v`, which is alone, behind `other`. */
+/* Inserts `v`, which is in no ring, after `other`. */
 static void join_ring(struct backward *bw, vp_val v, vp_val other)
 {
     struct ring *rings = bw->rings;
@@ -130,9 +135,9 @@ static void join_ring(struct backward *bw, vp_val v, vp_val other)
     rings[other].next = v;
 }
 
-/* Does another value need what the buffer of `v` holds? Gradients that will
- * not be read are never asked about again: they leave. */
-static bool shared(struct backward *bw, vp_val v)
+/* Returns true if the gradient of another value will be read from the buffer of
+ * `v`. Removes values from the ring whose gradients will not be read. */
+static bool is_shared(struct backward *bw, vp_val v)
 {
     vp_val next;
 
@@ -166,12 +171,13 @@ static struct vp_ref new_grad(struct backward *bw, vp_val v)
     return vp_lowering_temp(bw->lowering, vp_value_bytes(bw->graph, v));
 }
 
-/* Makes the gradient of `v` a buffer that may be added to. */
+/* Makes sure that the gradient of `v` may be added to: copies it if it is
+ * shared. */
 static void make_private(struct backward *bw, vp_val v)
 {
     struct vp_ref old = bw->grad[v];
 
-    if (!shared(bw, v))
+    if (!is_shared(bw, v))
         return;
     leave_ring(bw, v);
     bw->grad[v] = new_grad(bw, v);
@@ -200,18 +206,20 @@ static void differentiate_add(struct backward *bw, const struct vp_op *op)
     }
 }
 
-/* dz takes the place of dout unless dout is read for another value, too. */
+/* Returns the place of dz: that of dout, unless dout is also read for another
+ * value. */
 static struct vp_ref place_dz(struct backward *bw, const struct vp_op *op)
 {
     if (!vp_op_has_dz(op))
         return (struct vp_ref){ VP_SPACE_NONE, 0 };
-    if (bw->grad[op->out].space == VP_SPACE_WORK && !shared(bw, op->out))
+    if (bw->grad[op->out].space == VP_SPACE_WORK && !is_shared(bw, op->out))
         return bw->grad[op->out];
     return vp_lowering_temp(bw->lowering, vp_value_bytes(bw->graph, op->out));
 }
 
-/* May the gradient of `v` take the place of `v`? A sum hands it on to its
- * inputs, whose W may run when what R made is gone. */
+/* Returns true if the gradient of `v` may overwrite `v`. Not if R computed `v`
+ * and its producer passes the gradient on to its inputs, whose W calls may run
+ * after the memory of R's results is reused. */
 static bool may_overwrite(const struct backward *bw, vp_val v)
 {
     int producer = bw->graph->values[v].producer;
@@ -222,8 +230,8 @@ static bool may_overwrite(const struct backward *bw, vp_val v)
            !vp_op_defs[bw->graph->ops[producer].kind].passes_grad;
 }
 
-/* Prepares the gradients of the inputs. Copies are emitted here, so this
- * comes before the operator's own call. */
+/* Finds the places of the inputs' gradients, and whether the call adds to them.
+ * May emit copies, so it must run before the operator's own call is emitted. */
 static void prepare_inputs(struct backward *bw, const struct vp_op *op,
                            struct vp_ref *din, bool *add)
 {
@@ -276,7 +284,7 @@ static void emit_b(struct backward *bw, const struct vp_op *op,
         return;
     sum = din[0];
     sums = vp_ref_is(sum) && vp_op_sums_gradient(bw->graph, op);
-    if (sums && add[0]) { /* what is there already is whole */
+    if (sums && add[0]) { /* the gradient so far is a sum over the group */
         add_sum = true;
         add[0] = false;
         din[0] = vp_lowering_temp(bw->lowering,
@@ -299,15 +307,15 @@ static void emit_b(struct backward *bw, const struct vp_op *op,
         emit_group_copy(bw, op, din[0], sum, add_sum);
 }
 
-/* What W reads later outlives the B list. */
+/* Keeps a temporary of list B for list W. */
 static void carry(struct backward *bw, struct vp_ref ref)
 {
     if (ref.space == VP_SPACE_WORK)
         bw->lowering->temps[ref.offset].carried = true;
 }
 
-/* Runs the operator that makes `v` again, in the list of the W call that reads it:
- * what is carried to W is the input. */
+/* Emits the forward call of the producer of `v` in the list of the W call that
+ * reads `v`: only its input is kept until then. Returns the place of `v`. */
 static struct vp_ref make_again(struct backward *bw, enum vp_list list,
                                 vp_val v)
 {
@@ -357,8 +365,8 @@ static void emit_w(struct backward *bw, const struct vp_op *op,
         call->dpar[i] = vp_layout_grad(bw->lowering, op->par[i]);
 }
 
-/* A value that the W call of `op` reads and that is not made again yet, or
- * VP_NONE. */
+/* Returns a value that the W call of `op` reads and that B has not recomputed
+ * yet, or VP_NONE. */
 static vp_val missing_input(const struct backward *bw, const struct vp_op *op)
 {
     for (int i = 0; i < VP_MAX_IN; i++) {
@@ -372,18 +380,19 @@ static vp_val missing_input(const struct backward *bw, const struct vp_op *op)
     return VP_NONE;
 }
 
-static void wait_for(struct backward *bw, int owed, vp_val v)
+static void wait_for(struct backward *bw, int call, vp_val v)
 {
-    bw->owed[owed].next = bw->first_owed[v];
-    bw->first_owed[v] = owed;
+    bw->delayed[call].next = bw->waiters[v];
+    bw->waiters[v] = call;
 }
 
-static void owe_w(struct backward *bw, const struct vp_op *op, struct vp_ref dz)
+static void delay_w(struct backward *bw, const struct vp_op *op,
+                    struct vp_ref dz)
 {
-    bw->owed[bw->n_owed] = (struct owed){ .op = op, .dz = dz };
+    bw->delayed[bw->n_delayed] = (struct delayed){ .op = op, .dz = dz };
     bw->waits[op - bw->graph->ops] = true;
     bw->n_waiting++;
-    wait_for(bw, bw->n_owed++, missing_input(bw, op));
+    wait_for(bw, bw->n_delayed++, missing_input(bw, op));
 }
 
 static int ascending(const void *a, const void *b)
@@ -393,38 +402,38 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Emits the W calls that need not wait any longer. */
-static void settle(struct backward *bw)
+/* Emits the delayed W calls whose values have all been recomputed. */
+static void emit_ready(struct backward *bw)
 {
     int n_ready = 0;
 
     for (int i = 0; i < bw->n_made; i++) {
-        int owed = bw->first_owed[bw->made[i]], next;
+        int call = bw->waiters[bw->made[i]], next;
 
-        for (; owed != VP_NONE; owed = next) {
-            vp_val v = missing_input(bw, bw->owed[owed].op);
+        for (; call != VP_NONE; call = next) {
+            vp_val v = missing_input(bw, bw->delayed[call].op);
 
-            next = bw->owed[owed].next;
+            next = bw->delayed[call].next;
             if (v == VP_NONE)
-                bw->ready[n_ready++] = owed;
+                bw->ready[n_ready++] = call;
             else
-                wait_for(bw, owed, v);
+                wait_for(bw, call, v);
         }
-        bw->first_owed[bw->made[i]] = VP_NONE;
+        bw->waiters[bw->made[i]] = VP_NONE;
     }
     bw->n_made = 0;
     if (n_ready > 1)
         qsort(bw->ready, (size_t)n_ready, sizeof(*bw->ready), ascending);
     for (int i = 0; i < n_ready; i++) {
-        const struct owed *owed = &bw->owed[bw->ready[i]];
+        const struct delayed *call = &bw->delayed[bw->ready[i]];
 
-        bw->waits[owed->op - bw->graph->ops] = false;
-        emit_w(bw, owed->op, owed->dz);
+        bw->waits[call->op - bw->graph->ops] = false;
+        emit_w(bw, call->op, call->dz);
     }
     bw->n_waiting -= n_ready;
 }
 
-/* Computes again what B and W of `op` read, unless it is there. */
+/* Recomputes the values that B and W of `op` read, if they are not there. */
 static void prepare_operands(struct backward *bw, const struct vp_op *op)
 {
     const struct vp_op_def *def = &vp_op_defs[op->kind];
@@ -456,23 +465,24 @@ static void differentiate(struct backward *bw, const struct vp_op *op)
         return;
     }
     prepare_operands(bw, op);
-    /* W calls that waited come next to products: calls that go over rows stay
-     * together, as backends run them as one. */
+    /* Delayed W calls are emitted only next to products: row-wise calls stay
+     * together, and backends can run them as one. */
     if (def->flops)
-        settle(bw);
+        emit_ready(bw);
     dz = place_dz(bw, op);
     if (def->has_b)
         emit_b(bw, op, dz);
     if (def->has_w && missing_input(bw, op) == VP_NONE)
         emit_w(bw, op, dz);
     else if (def->has_w)
-        owe_w(bw, op, dz);
+        delay_w(bw, op, dz);
     if (def->flops)
-        settle(bw);
+        emit_ready(bw);
 }
 
-/* Gradients that arrive start the sums; one that only passes through, or is
- * added to here, continues in the message to the previous stage. */
+/* Gradients from the next stage are the first terms of the sums. One that also
+ * goes to the previous stage is copied to that message, where this stage adds
+ * its terms. */
 static void start_from_dout(struct backward *bw)
 {
     const struct vp_program *program = bw->lowering->program;
@@ -503,17 +513,16 @@ static enum vp_status allocate(struct backward *bw)
     bw->grad = vp_lowering_work(lowering, n_values * sizeof(*bw->grad));
     bw->rings = vp_lowering_work(lowering, n_values * sizeof(*bw->rings));
     bw->din = vp_lowering_work(lowering, n_values * sizeof(*bw->din));
-    bw->owed = vp_lowering_work(lowering, n_ops * sizeof(*bw->owed));
+    bw->delayed = vp_lowering_work(lowering, n_ops * sizeof(*bw->delayed));
     bw->ready = vp_lowering_work(lowering, n_ops * sizeof(*bw->ready));
     bw->waits = vp_lowering_work(lowering, n_ops);
     bw->made = vp_lowering_work(lowering, n_values * sizeof(*bw->made));
-    bw->first_owed = vp_lowering_work(lowering,
-                                      n_values * sizeof(*bw->first_owed));
+    bw->waiters = vp_lowering_work(lowering, n_values * sizeof(*bw->waiters));
     if (lowering->status != VP_OK)
         return lowering->status;
     for (vp_val v = 0; v < lowering->graph->n_values; v++) {
         bw->rings[v] = (struct ring){ v, v };
-        bw->first_owed[v] = VP_NONE;
+        bw->waiters[v] = VP_NONE;
     }
     return VP_OK;
 }
@@ -529,6 +538,6 @@ void vp_lower_backward(struct vp_lowering *lowering)
         bw.now = i;
         differentiate(&bw, &lowering->graph->ops[i]);
     }
-    settle(&bw);
+    emit_ready(&bw);
     VP_BUG_ON(bw.n_waiting > 0);
 }

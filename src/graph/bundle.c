@@ -1,5 +1,6 @@
-/* Cutting the gradients of a stage into bundles. Backward goes from the end of
- * the model to its start, and so do they: the first ones are final early. */
+/* Cuts the gradients of a stage into bundles, which replicas all-reduce while
+ * backward goes on. Backward runs from the end of the model to its start, so
+ * bundles of the last layers are final first. */
 #include "graph/internal.h"
 
 #include <stdlib.h>
@@ -11,7 +12,8 @@ static int by_offset(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Where gradients begin, ascending; returns how many there are. */
+/* Lists the offsets at which gradients begin, ascending. Returns their
+ * number. */
 static int list_begins(const struct vp_layout *layout, int64_t *begins)
 {
     int n = 0;
@@ -23,15 +25,16 @@ static int list_begins(const struct vp_layout *layout, int64_t *begins)
     return n;
 }
 
-static void put(struct vp_program *program, int64_t begin, int64_t end)
+static void add_bundle(struct vp_program *program, int64_t begin, int64_t end)
 {
     program->bundles[program->n_bundles++] = (struct vp_bundle){
         .begin = begin, .end = end, .list = VP_LIST_B
     };
 }
 
-/* Cuts one large parameter into pieces of the same size, nearly. */
-static void put_pieces(struct vp_program *program, int64_t begin, int64_t end,
+/* Cuts the gradient of one large parameter into bundles of nearly equal
+ * size. */
+static void add_pieces(struct vp_program *program, int64_t begin, int64_t end,
                        int64_t limit)
 {
     int64_t unit = VP_TENSOR_ALIGN;
@@ -39,13 +42,15 @@ static void put_pieces(struct vp_program *program, int64_t begin, int64_t end,
     int64_t n = (end - begin + limit - 1) / limit;
 
     for (int64_t i = n - 1; i >= 0; i--)
-        put(program, begin + n_units * i / n * unit,
-            begin + n_units * (i + 1) / n * unit);
+        add_bundle(program, begin + n_units * i / n * unit,
+                   begin + n_units * (i + 1) / n * unit);
 }
 
-/* Whole parameters, as many as fit the limit; one that is larger is cut. There
- * is always a bundle, if only an empty one: replicas meet there. */
-static void cut(struct vp_program *program, int64_t limit, int64_t *begins)
+/* A bundle has the gradients of whole parameters up to `limit` bytes; a larger
+ * gradient is cut. There is always at least one bundle, which may be empty:
+ * replicas synchronise in it. */
+static void cut_grads(struct vp_program *program, int64_t limit,
+                      int64_t *begins)
 {
     int64_t begin = program->layout.grad_bytes, end = begin;
 
@@ -53,17 +58,17 @@ static void cut(struct vp_program *program, int64_t limit, int64_t *begins)
         int64_t next = begins[i];
 
         if (begin < end && end - next > limit) {
-            put(program, begin, end);
+            add_bundle(program, begin, end);
             end = begin;
         }
         if (begin - next > limit) {
-            put_pieces(program, next, begin, limit);
+            add_pieces(program, next, begin, limit);
             end = next;
         }
         begin = next;
     }
     if (begin < end || program->n_bundles == 0)
-        put(program, begin, end);
+        add_bundle(program, begin, end);
     for (int i = 0, j = program->n_bundles - 1; i < j; i++, j--) {
         struct vp_bundle first = program->bundles[i];
 
@@ -72,7 +77,7 @@ static void cut(struct vp_program *program, int64_t limit, int64_t *begins)
     }
 }
 
-/* The first bundle that ends behind `offset`. */
+/* Returns the first bundle that ends after `offset`. */
 static int find_bundle(const struct vp_program *program, int64_t offset)
 {
     int begin = 0, end = program->n_bundles;
@@ -88,7 +93,8 @@ static int find_bundle(const struct vp_program *program, int64_t offset)
     return begin;
 }
 
-/* The bundles that a call writes are final no sooner than after it. */
+/* Records that the bundles which a call writes are not final before it has
+ * run. */
 static void note_call(struct vp_program *program, enum vp_list list, int index)
 {
     const struct vp_call *call = &program->calls[list][index];
@@ -110,7 +116,7 @@ static void note_call(struct vp_program *program, enum vp_list list, int index)
     }
 }
 
-/* When a bundle is final. */
+/* The call after which a bundle is final: see struct vp_bundle. */
 struct moment {
     enum vp_list list;
     int n_calls, bundle;
@@ -127,7 +133,7 @@ static int by_moment(const void *a, const void *b)
     return (x->bundle > y->bundle) - (x->bundle < y->bundle);
 }
 
-static void sort(struct vp_program *program, struct moment *moments)
+static void sort_bundles(struct vp_program *program, struct moment *moments)
 {
     for (int i = 0; i < program->n_bundles; i++)
         moments[i] = (struct moment){ program->bundles[i].list,
@@ -154,11 +160,11 @@ enum vp_status vp_bundles_make(struct vp_lowering *lowering)
         lowering, most * sizeof(*program->bundle_order));
     if (lowering->status != VP_OK)
         return lowering->status;
-    cut(program, limit, begins);
+    cut_grads(program, limit, begins);
     for (int i = 0; i < program->n_calls[VP_LIST_B]; i++)
         note_call(program, VP_LIST_B, i);
     for (int i = 0; i < program->n_calls[VP_LIST_W]; i++)
         note_call(program, VP_LIST_W, i);
-    sort(program, moments);
+    sort_bundles(program, moments);
     return VP_OK;
 }

@@ -1,22 +1,23 @@
-/* Gradients that are used up within backward.
+/* Memory of gradients that the optimizer consumes during backward.
  *
- * Where the optimizer comes along with a backward, a matrix is updated soon
- * after the last W that writes its gradient. Its bytes then serve gradients of
- * the layers before:
+ * If the backend updates weights within backward, a matrix is updated soon
+ * after the last W call that writes its gradient. Gradients of earlier layers
+ * then reuse the memory:
  *
  *   W 23 | W 22 | W 21 | W 20 | W 19 | ...
  *   a    | a    | a    | d    | d    |     linger: two gradients
  *        | b    | b    | b    | e    |
  *        |      | c    | c    | c    |
  *
- * When exactly the update comes is the backend's affair: it makes a W wait that
- * comes too soon. So that few must, a gradient lingers. The clock is what has
- * been written, in bytes: the order of W calls alone decides, which is the same
- * in all buckets.
+ * The backend decides when it updates, and delays a W call whose memory is
+ * still in use. To make that rare, a gradient lingers: its memory is reused
+ * only after grad_linger bytes of other gradients were written. Time is counted
+ * in these bytes, so places depend only on the order of W calls, which is the
+ * same in all buckets.
  *
- * Gradients of tied weights are added up after backward, and so stay. Those of
- * vectors have places of their own: they are small, and kernels of B may write
- * them ahead of W. */
+ * Gradients of tied weights are added up after backward, so their memory is not
+ * reused. Neither is that of vectors: they are small, and B kernels may write
+ * them before W. */
 #include "graph/internal.h"
 
 static bool is_tied(const struct vp_param *param)
@@ -36,7 +37,8 @@ static int64_t bytes_of(const struct vp_param *param)
     return (int64_t)vp_align_up(n * sizeof(float), VP_TENSOR_ALIGN);
 }
 
-/* Gradient number `i` of a call, if that is of a matrix. */
+/* Returns the lifetime of gradient `i` of a call, or NULL if it is not of a
+ * matrix. */
 static struct vp_lifetime *find_life(const struct vp_lowering *lowering,
                                      const struct vp_call *call, int i,
                                      struct vp_lifetime *lives)
@@ -48,7 +50,8 @@ static struct vp_lifetime *find_life(const struct vp_lowering *lowering,
     return &lives[lowering->entry_of[par]];
 }
 
-/* All gradients of a call are written while it runs. */
+/* Updates the lifetimes of the gradients that a call writes. `*now` counts the
+ * bytes written so far. */
 static void note_call(const struct vp_lowering *lowering,
                       const struct vp_call *call, struct vp_lifetime *lives,
                       int64_t *now)
@@ -73,7 +76,8 @@ static void note_call(const struct vp_lowering *lowering,
     }
 }
 
-/* Returns how many there are; constants have none. */
+/* Collects the lifetimes of all gradients at the front of `lives`; constants
+ * have no gradient. Returns their number. */
 static int find_lives(const struct vp_lowering *lowering,
                       struct vp_lifetime *lives)
 {
@@ -100,6 +104,7 @@ static int find_lives(const struct vp_lowering *lowering,
     return n;
 }
 
+/* Writes the new offsets into a call. */
 static void patch(const struct vp_lowering *lowering, struct vp_call *call)
 {
     for (int i = 0; i < VP_MAX_PARAM; i++)

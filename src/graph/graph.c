@@ -1,5 +1,5 @@
-/* Building a graph: values, parameters, blocks, lines, and the builders of
- * every operator. Shape rules live with the operator table in opdef.c. */
+/* Builds a graph: values, parameters, blocks, lines, and the builder of every
+ * operator. Shape rules are in opdef.c, with the operator table. */
 #include "graph/graph.h"
 
 #include "graph/opdef.h"
@@ -28,7 +28,8 @@ void vp_graph_refuse(struct vp_graph *graph, const char *why)
     fail(graph, why);
 }
 
-/* Makes room for one more element; NULL when memory is exhausted. */
+/* Returns the array, moved to twice the capacity if it is full; NULL when out
+ * of memory. */
 static void *grow(struct vp_graph *graph, void *items, size_t item_bytes, int n,
                   int *cap)
 {
@@ -252,7 +253,9 @@ static void note_readers(struct vp_graph *graph, const struct vp_op *op)
     }
 }
 
-/* Operators that only groups of several members have. */
+/* Returns true for operators that only groups of several members have. They
+ * take no random stream: the streams of the others stay the same for any number
+ * of members. */
 static bool is_of_group(enum vp_op_kind kind)
 {
     return kind == VP_OP_GROUP_SUM || kind == VP_OP_REDUCE_SCATTER ||
@@ -267,7 +270,8 @@ static void note_partial_grads(struct vp_graph *graph, const struct vp_op *op)
             graph->params[op->par[i]].partial_grad = true;
 }
 
-/* Appends the operator; its shape rule has the last word. */
+/* Appends the operator, unless its shape rule refuses it. Returns its result,
+ * or VP_NONE. */
 static vp_val apply(struct vp_graph *graph, const struct vp_op *proto)
 {
     struct vp_op *ops;
@@ -302,7 +306,8 @@ static vp_val apply(struct vp_graph *graph, const struct vp_op *proto)
     return op.out;
 }
 
-/* Absent inputs are VP_NONE; an absent required one marks an earlier error. */
+/* Returns an operator without parameters. Absent inputs are VP_NONE; so is a
+ * required input after an earlier mistake. */
 static struct vp_op proto(enum vp_op_kind kind, vp_val in0, vp_val in1,
                           vp_val in2)
 {
@@ -466,7 +471,7 @@ vp_val vp_all_gather(struct vp_graph *graph, vp_val x)
 
 /* ---- Finishing ---------------------------------------------------------- */
 
-/* A parameter has one gradient, written by one operator; a second use needs
+/* A parameter has one gradient, which one operator writes; a second use needs
  * vp_graph_tied(). */
 static void check_param_uses(struct vp_graph *graph)
 {
@@ -488,11 +493,12 @@ static void check_param_uses(struct vp_graph *graph)
             fail(graph, "a parameter must be used exactly once");
         if (param->partial_grad &&
             (param->tied_to != VP_NONE || param->has_copies))
-            fail(graph, "a tied parameter is used on slices of rows");
+            fail(graph, "a tied parameter cannot be used on slices of rows");
     }
 }
 
-/* A reduce_scatter overwrites its input. */
+/* A reduce_scatter overwrites its input, which therefore must have no other
+ * reader. */
 static void check_parts(struct vp_graph *graph)
 {
     for (int i = 0; i < graph->n_ops; i++) {
@@ -500,7 +506,7 @@ static void check_parts(struct vp_graph *graph)
 
         if (op->kind == VP_OP_REDUCE_SCATTER &&
             graph->values[op->in[0]].n_readers > 1)
-            fail(graph, "a part of a sum has several readers");
+            fail(graph, "the input of a reduce_scatter has several readers");
     }
 }
 
@@ -510,10 +516,10 @@ static void find_outputs(struct vp_graph *graph)
 
     if (!(graph->outputs & VP_OUTPUT_LOSS)) {
         if (graph->n_members > 1)
-            fail(graph, "logits are cut among the members of a group");
+            fail(graph, "logits of a tensor-parallel group cannot be read");
         if (last->kind !=
             (graph->outputs & VP_OUTPUT_ARGMAX ? VP_OP_ARGMAX : VP_OP_LINEAR))
-            fail(graph, "the last operator must make the logits");
+            fail(graph, "the last operator must compute the logits");
         graph->logits = last->out;
         return;
     }
@@ -535,7 +541,7 @@ enum vp_status vp_graph_finish(struct vp_graph *graph, struct vp_err *err)
                     "a block has more than 64 operators; cut it in two");
     }
     if (graph->n_ops == 0)
-        fail(graph, "no operator");
+        fail(graph, "the graph has no operator");
     if (graph->status == VP_OK)
         check_param_uses(graph);
     if (graph->status == VP_OK)
@@ -547,7 +553,7 @@ enum vp_status vp_graph_finish(struct vp_graph *graph, struct vp_err *err)
     return VP_OK;
 }
 
-/* ---- Questions ---------------------------------------------------------- */
+/* ---- Queries ------------------------------------------------------------ */
 
 struct vp_shape vp_param_whole(const struct vp_param *param, int part)
 {

@@ -1,4 +1,4 @@
-/* What operators can read from the inputs of a model. */
+/* Finds the range of numbers that operators accept in each input of a model. */
 #include "graph/graph.h"
 
 /* Narrows the range by input `i` of an operator. Returns false if the operator
@@ -6,19 +6,24 @@
 static bool narrow(const struct vp_graph *graph, const struct vp_op *op, int i,
                    struct vp_input_range *range)
 {
+    /* Per input of embed: the parameter that it indexes. */
+    static const int table_of[VP_MAX_IN] = { 0, 2, 1 };
+    const struct vp_param *table;
     int64_t limit;
     int32_t first = 0;
 
     switch (op->kind) {
-    case VP_OP_EMBED: /* ids of the table, types of the third one */
-        limit = graph->params[op->par[i == 0 ? 0 : 2]].rows;
+    case VP_OP_EMBED: /* a position of -1 gives a row of zeros */
+        table = &graph->params[op->par[table_of[i]]];
+        limit = vp_param_whole_count(table) / vp_param_whole(table, 0).cols;
+        first = i == 2 ? -1 : 0;
         break;
     case VP_OP_GATHER:
         limit = graph->values[op->in[0]].whole_rows;
         first = -1;
         break;
     case VP_OP_CROSS_ENTROPY: /* labels; weights are 0 or 1 */
-        limit = i == 1 ? graph->values[op->in[0]].cols : 2;
+        limit = i == 1 ? op->attr.n_ids : 2;
         first = i == 1 ? -1 : 0;
         break;
     default:

@@ -1,4 +1,5 @@
-/* Where parameters sit in a stage, and which values cross its boundaries. */
+/* Places of a stage's parameters and gradients, and the values that cross its
+ * boundaries. */
 #include "graph/internal.h"
 
 #include <string.h>
@@ -8,6 +9,7 @@ static int64_t count(const struct vp_param *param)
     return param->rows * param->cols;
 }
 
+/* Returns the parameter that `par` is tied to, or `par`. */
 static vp_par tie_group(const struct vp_graph *graph, vp_par par)
 {
     vp_par owner = graph->params[par].tied_to;
@@ -15,6 +17,7 @@ static vp_par tie_group(const struct vp_graph *graph, vp_par par)
     return owner == VP_NONE ? par : owner;
 }
 
+/* Reserves n_bytes at `*end`, which it moves on; returns their offset. */
 static int64_t advance(int64_t *end, int64_t n_bytes)
 {
     int64_t offset = *end;
@@ -31,9 +34,9 @@ static bool in_stage(const struct vp_lowering *lowering, int block)
 
 /* ---- Parameters --------------------------------------------------------- */
 
-/* Adds an entry, and its storage at `*end` unless it is tied to an earlier one.
- * `storage_of` has, per owner of weights, the first entry of the stage that uses
- * them, or VP_NONE. */
+/* Adds an entry, with storage at `*end` unless it is tied to an earlier entry.
+ * storage_of[p] is the first entry of the stage that uses the weights of
+ * parameter p, or VP_NONE. */
 static void place_param(struct vp_lowering *lowering, vp_par par,
                         int *storage_of, int64_t *end)
 {
@@ -55,9 +58,9 @@ static void place_param(struct vp_lowering *lowering, vp_par par,
     lowering->entry_of[par] = index;
 }
 
-/* Adds the parameters of a block that are (or are not) constant, from `begin`
- * on; returns the end of them. Parameters have the order of their blocks: `*par`
- * moves from one block to the next. */
+/* Adds the parameters of a block whose `constant` is as given, from offset
+ * `begin` on. Returns their end. Parameters are sorted by block: `*par` is
+ * where the search begins, and is moved to the next block. */
 static int64_t place_block(struct vp_lowering *lowering, int block,
                            bool constant, int64_t begin, int *storage_of,
                            vp_par *par)
@@ -72,12 +75,13 @@ static int64_t place_block(struct vp_lowering *lowering, int block,
     return end;
 }
 
+/* *most = max(*most, n) */
 static void raise_to(int64_t *most, int64_t n)
 {
     *most = n > *most ? n : *most;
 }
 
-/* Pieces of blocks first, then constants. */
+/* Places the pieces of all blocks, then the constants of all blocks. */
 static void place_params(struct vp_lowering *lowering, int *storage_of)
 {
     const struct vp_stage_spec *spec = lowering->spec;
@@ -107,7 +111,8 @@ static void place_params(struct vp_lowering *lowering, int *storage_of)
     }
 }
 
-/* A trained tensor begins at the same element in PARAM and in GRAD. */
+/* Places the gradients: each at the same element as its weights in PARAM, and
+ * those of tied parameters after all others. */
 static void place_grads(struct vp_lowering *lowering)
 {
     const struct vp_graph *graph = lowering->graph;
@@ -162,7 +167,7 @@ enum vp_status vp_layout_make(struct vp_lowering *lowering)
     return VP_OK;
 }
 
-/* Pieces that overlap; -1: none do. */
+/* Returns a block before `b` whose piece overlaps that of `b`, or -1. */
 static int find_overlap(const struct vp_layout *layout, int b)
 {
     const struct vp_layout_block *x = &layout->blocks[b];
@@ -209,7 +214,7 @@ static const struct vp_layout_entry *find_entry(
 {
     int i = lowering->entry_of[par];
 
-    VP_BUG_ON(i == VP_NONE); /* it is in another stage */
+    VP_BUG_ON(i == VP_NONE); /* the parameter is in another stage */
     return &lowering->program->layout.entries[i];
 }
 
@@ -232,10 +237,11 @@ struct vp_ref vp_layout_grad(const struct vp_lowering *lowering, vp_par par)
     return (struct vp_ref){ VP_SPACE_GRAD, entry->grad_offset };
 }
 
-/* ---- Packets ------------------------------------------------------------ */
+/* ---- Boundaries --------------------------------------------------------- */
 
-/* Is a value alive between operators cut-1 and cut: made before, used after?
- * Both neighbours of a cut derive the same boundary from it. */
+/* Returns true if a value (with `gradients`: its gradient) crosses the cut
+ * before operator `cut`: computed before it, read after it. Both stages at a
+ * cut derive the same boundary from this rule. */
 static bool crosses(const struct vp_value *value, int cut, bool gradients)
 {
     return value->producer < cut && value->last_reader >= cut &&

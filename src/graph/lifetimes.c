@@ -1,19 +1,19 @@
-/* Places for bytes that are needed for some time: largest first, each life goes
- * to the lowest offset that is free during all of it.
+/* Places memory that is needed for intervals of time: largest first, each
+ * lifetime gets the lowest offset that is free during all of it.
  *
- * A model of n layers has about n lives, and with one slot most of them overlap
- * in time, so looking at every pair takes too long. Instead, the bytes taken are
- * kept as sets of spans in two trees over time. Time is counted in steps: the
- * moments at which some life begins.
+ * The number of lifetimes grows with the number of layers, and with one slot
+ * most of them overlap in time, so comparing every pair takes too long.
+ * Instead, the bytes taken are kept as sets of spans in two binary trees over
+ * time. Time is counted in steps: the moments at which a lifetime begins.
  *
- *   covers   a node has the lives that last during all of its steps and are in
+ *   covers   a node has the lifetimes that last during all of its steps and are in
  *            no node above it
- *   begins   a node has the lives that begin in its steps
+ *   begins   a node has the lifetimes that begin in its steps
  *
- * The lives that overlap [first, last] are those that cover step `first`, found
- * on the way from its leaf to the root, and those that begin later, found in
- * the few nodes that make up (first, last]. Spans that touch become one, so a
- * search passes over many lives at once. */
+ * The lifetimes that overlap [first, last] are those that cover step `first`,
+ * found on the path from its leaf to the root, and those that begin later,
+ * found in the few nodes that make up (first, last]. Adjacent spans are merged,
+ * so a search skips many lifetimes at once. */
 #include "graph/internal.h"
 
 #include <stdlib.h>
@@ -25,13 +25,13 @@ struct span {
     int64_t begin, end;
 };
 
-/* Ascending, with a gap between any two. */
+/* Spans in ascending order, with a gap between any two. */
 struct set {
     struct span *at;
     int n, room;
 };
 
-/* The first span that ends behind `offset`. */
+/* Returns the index of the first span that ends after `offset`. */
 static int find_span(const struct set *set, int64_t offset)
 {
     int begin = 0, end = set->n;
@@ -47,6 +47,7 @@ static int find_span(const struct set *set, int64_t offset)
     return begin;
 }
 
+/* Makes memory for one more span. Returns false when out of memory. */
 static bool make_room(struct set *set)
 {
     int room = set->room > 0 ? 2 * set->room : 2;
@@ -62,6 +63,7 @@ static bool make_room(struct set *set)
     return true;
 }
 
+/* Adds the bytes of `span` to the set. Returns false when out of memory. */
 static bool add_span(struct set *set, struct span span)
 {
     int first = find_span(set, span.begin), last;
@@ -83,7 +85,7 @@ static bool add_span(struct set *set, struct span span)
     return true;
 }
 
-/* The lowest offset from `offset` on where `n_bytes` are free. */
+/* Returns the lowest offset, at least `offset`, where `n_bytes` are free. */
 static int64_t find_gap(const struct set *set, int64_t offset, int64_t n_bytes)
 {
     for (int i = find_span(set, offset);
@@ -95,14 +97,14 @@ static int64_t find_gap(const struct set *set, int64_t offset, int64_t n_bytes)
 /* ---- Steps -------------------------------------------------------------- */
 
 struct board {
-    int64_t *steps; /* moments, ascending */
+    int64_t *steps; /* moments at which lifetimes begin, ascending */
     int n_steps;
     int n_leaves;                /* a power of two */
     struct set *covers, *begins; /* node 1 is the root, 2 k and 2 k + 1 are the
                                     children of k, leaves come last */
 };
 
-enum { MAX_SETS = 128 }; /* that a search looks at: two per level and child */
+enum { MAX_SETS = 128 }; /* most sets of a search: a few per tree level */
 
 static int by_moment(const void *a, const void *b)
 {
@@ -111,7 +113,7 @@ static int by_moment(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The number of steps up to `moment`. */
+/* Returns the number of steps at or before `moment`. */
 static int n_steps_until(const struct board *board, int64_t moment)
 {
     int begin = 0, end = board->n_steps;
@@ -162,7 +164,8 @@ static void release(struct board *board)
 
 /* ---- Placing ------------------------------------------------------------ */
 
-/* The nodes that make up steps [first, end); returns how many. */
+/* Finds the nodes that together have exactly steps [first, end). Returns their
+ * number. */
 static int split_range(const struct board *board, int first, int end,
                        int nodes[MAX_SETS])
 {
@@ -177,7 +180,8 @@ static int split_range(const struct board *board, int first, int end,
     return n;
 }
 
-/* Sets of the lives that overlap steps [first, end); returns how many. */
+/* Finds the sets of all lifetimes that overlap steps [first, end). Returns
+ * their number. */
 static int find_sets(const struct board *board, int first, int end,
                      const struct set *sets[MAX_SETS])
 {
@@ -193,6 +197,8 @@ static int find_sets(const struct board *board, int first, int end,
     return n;
 }
 
+/* Finds the offset of `life` and adds its bytes to both trees. Returns false
+ * when out of memory. */
 static bool place(struct board *board, struct vp_lifetime *life)
 {
     int first = n_steps_until(board, life->first) - 1;
@@ -202,7 +208,7 @@ static bool place(struct board *board, struct vp_lifetime *life)
     int n = find_sets(board, first, end, sets);
     struct span span;
 
-    /* A set that finds no place here moves the others' search on. */
+    /* Goes around the sets until all of them are free at the same offset. */
     life->offset = 0;
     for (int i = 0, n_agree = 0; n_agree < n; i = (i + 1) % n) {
         int64_t offset = find_gap(sets[i], life->offset, life->n_bytes);

@@ -1,6 +1,7 @@
-/* Lowering a stage: forward and recompute lists, and what is kept for
- * backward. backward.c emits the gradients, grads.c lets them share memory,
- * bundle.c cuts them for replicas, memory_layout.c lays out memory. */
+/* Lowers a stage to a program: emits lists F and R, and decides which values
+ * are kept for backward. backward.c emits B and W, grads.c lets gradients share
+ * memory, bundle.c cuts them for replicas, memory_layout.c places
+ * temporaries. */
 #include "graph/internal.h"
 
 #include <string.h>
@@ -29,7 +30,8 @@ void *vp_lowering_work(struct vp_lowering *lowering, size_t n_bytes)
     return alloc_from(lowering, &lowering->arena, n_bytes);
 }
 
-/* Doubles an array of the lowering when it is full. */
+/* Returns the array, or a copy of twice the capacity if it is full; NULL when
+ * out of memory. */
 static void *grow(struct vp_lowering *lowering, void *items, size_t item_bytes,
                   int n, int *cap)
 {
@@ -94,8 +96,9 @@ static struct vp_ref place_of(const struct vp_lowering *lowering, vp_val v)
     return lowering->home[v];
 }
 
-/* What a call reads and writes of its operator's values, as VP_NEED bits. Others
- * are not named: their bytes may serve for something else by then. */
+/* Returns the values of its operator that a call reads or writes, as VP_NEED
+ * bits. The call must not refer to others: their memory may have been
+ * reused. */
 static unsigned find_needs(const struct vp_call *call)
 {
     const struct vp_op_def *def = &vp_op_defs[call->op->kind];
@@ -143,7 +146,7 @@ const struct vp_op *vp_lowering_own_op(struct vp_lowering *lowering,
     return op;
 }
 
-/* ---- What backward needs ------------------------------------------------ */
+/* ---- Values that backward needs ----------------------------------------- */
 
 static void mark(bool *marks, vp_val v)
 {
@@ -163,7 +166,7 @@ static void mark_needs(const struct vp_op *op, unsigned needs, bool *marks)
         mark(marks, op->out);
 }
 
-/* Values that the stage's B or W kernels read. */
+/* Marks the values that the stage's B or W kernels read. */
 static void mark_phase(const struct vp_lowering *lowering, enum vp_phase phase,
                        bool *marks)
 {
@@ -179,8 +182,9 @@ static void mark_phase(const struct vp_lowering *lowering, enum vp_phase phase,
     }
 }
 
-/* Of operators that run again before W, backward keeps the input in place of the
- * result. Only W reads that: a value that was gathered is the input of products. */
+/* For operators that run again before W (all_gather), backward keeps the input
+ * instead of the result. Only W calls read the result: it is the input of
+ * products. */
 static void mark_made_again(struct vp_lowering *lowering, bool *marks)
 {
     const struct vp_graph *graph = lowering->graph;
@@ -197,9 +201,10 @@ static void mark_made_again(struct vp_lowering *lowering, bool *marks)
     }
 }
 
-/* Values that backward reads, but for those that it makes again: what only W
- * reads and the B kernel of its operator can write. The choice must be the same
- * for every cut, since a kernel may round otherwise than the one of F. */
+/* Marks the values that backward reads, except those that B calls write again:
+ * values that only W reads and that the B kernel of their operator can write.
+ * The choice must be the same for every cut, since a B kernel may round
+ * differently from that of F. */
 static void mark_backward(struct vp_lowering *lowering, bool *marks)
 {
     const struct vp_graph *graph = lowering->graph;
@@ -231,8 +236,8 @@ static bool makes_marked(const struct vp_op *op, const bool *marks)
     return makes;
 }
 
-/* Which operators run again: those of the sets that make something marked, or
- * something that such an operator reads. Marks what they read. */
+/* Finds the operators that run again: those of the sets that compute a marked
+ * value. Marks their inputs, too. */
 static void mark_recomputed(const struct vp_lowering *lowering, bool *marks)
 {
     for (int i = lowering->end_op - 1; i >= lowering->first_op; i--) {
@@ -275,9 +280,9 @@ static bool is_swapped(const struct vp_lowering *lowering, vp_val v)
                             &graph->ops[graph->values[v].producer]);
 }
 
-/* Gives every marked value of this stage its place between F and B, or between R
- * and B. Values that backward does not read are only read by R. The host reads
- * outputs at any time. */
+/* Gives every marked value of this stage its place between F and B, or between
+ * R and B. A marked value that backward does not read is read by R. Outputs
+ * have memory of their own, since the host may read them at any time. */
 static void place_kept(struct vp_lowering *lowering, const bool *marks)
 {
     bool in_b = lowering->spec->recompute_in_b;
@@ -314,7 +319,7 @@ static void place_kept(struct vp_lowering *lowering, const bool *marks)
 
 /* ---- Forward and recompute ---------------------------------------------- */
 
-/* The place of value `v` while `list` runs, if it was not set before. */
+/* Sets the place of value `v` in `list`, unless it is set. */
 static void find_home(struct vp_lowering *lowering, enum vp_list list, vp_val v)
 {
     struct vp_ref *home;
@@ -362,8 +367,9 @@ static void emit_forward(struct vp_lowering *lowering, enum vp_list list,
                       (list == VP_LIST_B && lowering->backward[op->out]);
 }
 
-/* Values that go on but were not computed straight into the message: those
- * that pass through, and those that backward reads here. */
+/* Emits copies of values that leave the stage but were not computed in the
+ * message buffer: those that pass through the stage, and those that its
+ * backward reads. */
 static void emit_passing(struct vp_lowering *lowering)
 {
     const struct vp_boundary *out = &lowering->program->out;
@@ -400,7 +406,7 @@ static void lower_forward(struct vp_lowering *lowering)
         if (lowering->recomputed[i] && !lowering->spec->recompute_in_b)
             emit_forward(lowering, VP_LIST_R, &graph->ops[i]);
 
-    /* Backward finds values where F or R left them, or makes them again. */
+    /* Backward reads values where F or R wrote them, or recomputes them. */
     forget_homes(lowering);
     for (vp_val v = 0; v < graph->n_values; v++)
         if (!lowering->recomputed_by_b[v])
@@ -411,8 +417,8 @@ static void lower_forward(struct vp_lowering *lowering)
 
 /* ---- Recomputation inside of B ------------------------------------------ */
 
-/* Finds the operators that must run again before `last` can, itself included, and
- * returns the first of them. Marks them in `due`, which is all false before. */
+/* Marks in `due`, which is all false before, operator `last` and the operators
+ * that must run again before it. Returns the first of them. */
 static int find_due(struct vp_lowering *lowering, int last, bool *due)
 {
     const struct vp_graph *graph = lowering->graph;
@@ -438,13 +444,14 @@ static int find_due(struct vp_lowering *lowering, int last, bool *due)
     return first;
 }
 
-/* Backward reads `v` where it was computed again. */
+/* Lets backward read `v` where it was recomputed. */
 static void hand_over(struct vp_lowering *lowering, vp_val v)
 {
     if (v != VP_NONE && lowering->backward[v])
         lowering->home[v] = lowering->again[v];
 }
 
+/* Emits the call of `op` in B that recomputes its results. */
 static void run_again(struct vp_lowering *lowering, const struct vp_op *op)
 {
     struct vp_ref *home = lowering->home;
@@ -521,7 +528,7 @@ static void *copy_list(struct vp_lowering *lowering, const void *list,
     return copy;
 }
 
-/* Gives the program its own copy of the lists per block. */
+/* Replaces the arrays of the spec by copies that the program owns. */
 static enum vp_status copy_lists(struct vp_lowering *lowering)
 {
     struct vp_stage_spec *spec = &lowering->program->spec;
@@ -536,7 +543,7 @@ static enum vp_status copy_lists(struct vp_lowering *lowering)
     return lowering->status;
 }
 
-/* Moves the finished lists to the program. */
+/* Moves the finished calls to memory of the program. */
 static enum vp_status keep_calls(struct vp_lowering *lowering)
 {
     struct vp_program *program = lowering->program;

@@ -1,13 +1,15 @@
-/* The memory plan: buffers that are never alive together share bytes.
+/* Places temporaries: buffers whose lifetimes do not overlap share memory.
  *
- * A buffer lives from the first to the last call that names it, or to the end of
- * a run of calls that may be made one; those of a W linger. lifetimes.c finds
- * the places. The lists of a minibatch run in the order F, R, B, W, and calls are
- * counted through them. Buffers of a single list go to WORK; those that are
- * carried from one list to another go to SLOT, where the gradients that B leaves
- * for W take the place of values that only B reads. */
+ * A buffer lives from the first to the last call that uses it. Calls that a
+ * backend may run as one extend its life to the end of their run, and W calls
+ * by w_linger calls. lifetimes.c finds the offsets. The lists of a minibatch
+ * run in the order F, R, B, W, and calls are numbered through all of them.
+ * Buffers of a single list go to WORK; those that are carried from one list to
+ * another go to SLOT, where the gradients that B leaves for W can reuse memory
+ * of values that only B reads. */
 #include "graph/internal.h"
 
+/* Calls `fn` for every ref of a call. */
 static void each_ref(struct vp_call *call,
                      void (*fn)(void *ctx, struct vp_ref *ref), void *ctx)
 {
@@ -28,11 +30,11 @@ static void each_ref(struct vp_call *call,
     fn(ctx, &call->scratch);
 }
 
-/* Which temporaries are planned together. */
+/* The temporaries that are placed together. */
 enum members {
     ALL,
-    CARRIED,
-    OF_ONE_LIST,
+    CARRIED,     /* from one list to another */
+    OF_ONE_LIST, /* all others */
 };
 
 struct scan {
@@ -47,6 +49,7 @@ static bool is_member(const struct vp_temp *temp, enum members members)
     return members == ALL || temp->carried == (members == CARRIED);
 }
 
+/* Extends the lifetime of a temporary to scan->call. */
 static void note_use(void *ctx, struct vp_ref *ref)
 {
     struct scan *scan = ctx;
@@ -69,8 +72,8 @@ static bool runs_alone(const struct vp_call *call)
     return def->flops || (def->runs_alone && call->phase != VP_PHASE_W);
 }
 
-/* The last of the calls that a backend may run together with call `i`: it and
- * those that follow up to the next product. */
+/* Returns the last call that a backend may run together with call `i`: the last
+ * one before the next call that runs alone. */
 static int end_of_run(const struct vp_program *program, enum vp_list list,
                       int i)
 {
@@ -83,7 +86,8 @@ static int end_of_run(const struct vp_program *program, enum vp_list list,
     return i;
 }
 
-/* Notes what the calls of a list name; its first call is number `base`. */
+/* Records the uses of temporaries by the calls of a list, numbered from `base`
+ * on. */
 static void scan_list(struct scan *scan, const struct vp_program *program,
                       enum vp_list list, int base)
 {
@@ -94,15 +98,15 @@ static void scan_list(struct scan *scan, const struct vp_program *program,
         scan->call = base + i;
         each_ref(call, note_use, scan);
         scan->call = base + end;
-        /* It may run beside the calls after it. */
+        /* It may run concurrently with the calls after it. */
         if (call->phase == VP_PHASE_W)
             scan->call += program->spec.w_linger;
         each_ref(call, note_use, scan);
     }
 }
 
-/* Collects the lives of `members` in lists [first, end), which run one after the
- * other, at the front of `lives`; returns how many. */
+/* Collects the lifetimes of `members` in lists [first, end), which run one
+ * after the other, at the front of `lives`. Returns their number. */
 static int find_lives(const struct vp_lowering *lowering, enum members members,
                       int first, int end, struct vp_lifetime *lives)
 {
@@ -129,7 +133,8 @@ static int find_lives(const struct vp_lowering *lowering, enum members members,
     return n;
 }
 
-/* Plans `members` in lists [first, end), and finds the bytes that they need. */
+/* Places `members` in lists [first, end). Returns the bytes of all in
+ * *n_bytes_out. */
 static enum vp_status plan_lists(struct vp_lowering *lowering,
                                  enum members members, int first, int end,
                                  struct vp_lifetime *lives,
@@ -143,6 +148,7 @@ static enum vp_status plan_lists(struct vp_lowering *lowering,
     return VP_OK;
 }
 
+/* Replaces the index of a temporary by its place. */
 static void patch(void *ctx, struct vp_ref *ref)
 {
     const struct vp_lowering *lowering = ctx;
@@ -156,7 +162,7 @@ static void patch(void *ctx, struct vp_ref *ref)
     ref->offset = temp->offset;
 }
 
-/* Plans `members` over all lists into SLOT, behind the loss. */
+/* Places `members` of all lists in SLOT, after the outputs of the graph. */
 static enum vp_status plan_slot(struct vp_lowering *lowering,
                                 enum members members, struct vp_lifetime *lives)
 {
@@ -171,7 +177,8 @@ static enum vp_status plan_slot(struct vp_lowering *lowering,
     return VP_OK;
 }
 
-/* WORK has room for the list that needs most. */
+/* Places the temporaries of each list in WORK, which is as large as the list
+ * with the most bytes needs. */
 static enum vp_status plan_work(struct vp_lowering *lowering,
                                 struct vp_lifetime *lives)
 {
@@ -188,7 +195,8 @@ static enum vp_status plan_work(struct vp_lowering *lowering,
     return VP_OK;
 }
 
-/* ... and between lists for parts of gradients. */
+/* Makes WORK large enough for the partial gradients that members add up between
+ * lists. */
 static void add_partial_grads(struct vp_program *program)
 {
     int64_t *work = &program->n_bytes[VP_SPACE_WORK];

@@ -1,4 +1,5 @@
-/* The operator table: shape rules, operation counts, what backward reads. */
+/* The operator table: shape rules, operation counts, and the tensors that
+ * backward reads. */
 #include "graph/opdef.h"
 
 #include "base/rng.h"
@@ -13,7 +14,7 @@ static enum vp_status refuse(struct vp_graph *graph, const struct vp_op *op,
                graph->blocks[op->block].name, vp_op_defs[op->kind].name, why);
 }
 
-/* NULL for an absent tensor. */
+/* Return NULL for an absent tensor. */
 static const struct vp_value *in_value(const struct vp_graph *graph,
                                        const struct vp_op *op, int i)
 {
@@ -26,7 +27,7 @@ static const struct vp_param *in_param(const struct vp_graph *graph,
     return op->par[i] == VP_NONE ? NULL : &graph->params[op->par[i]];
 }
 
-/* A result of the operator that is being added. */
+/* Adds a result of the operator that is being added. */
 static vp_val typed_result(struct vp_graph *graph, const struct vp_op *op,
                            enum vp_dtype dtype, int64_t rows, int64_t cols)
 {
@@ -47,14 +48,15 @@ static vp_val result(struct vp_graph *graph, const struct vp_op *op,
     return typed_result(graph, op, graph->dtype, rows, cols);
 }
 
-/* What must not be rounded: the loss, and what was found out about rows. */
+/* Adds a result that must not be rounded: the loss, or statistics of rows. */
 static vp_val statistic(struct vp_graph *graph, const struct vp_op *op,
                         int64_t rows, int64_t cols)
 {
     return typed_result(graph, op, VP_DTYPE_F32, rows, cols);
 }
 
-/* Sets attr.q_len from the rows of in0. */
+/* Sets attr.q_len from the rows of in0. Returns false if the batch does not
+ * divide them. */
 static bool set_len(const struct vp_graph *graph, struct vp_op *op)
 {
     int64_t rows = in_value(graph, op, 0)->whole_rows;
@@ -78,7 +80,8 @@ static bool is_row(const struct vp_param *param, int64_t cols)
     return param && param->rows == 1 && param->cols == cols;
 }
 
-/* Byte-quantised: something must be kept. */
+/* Returns true if `p` is a valid probability: at least one of 256 bytes keeps
+ * an element. */
 static bool is_dropout(float p)
 {
     return p >= 0.0f && p < 1.0f && vp_dropout_threshold(p) < 256;
@@ -94,7 +97,8 @@ static enum vp_status done(const struct vp_graph *graph)
     return graph->status;
 }
 
-/* How the result of the operator lies on the members of the group. */
+/* Sets how the results of the operator are distributed over the members of a
+ * group. Returns the status of the graph. */
 static enum vp_status done_as(const struct vp_graph *graph,
                               const struct vp_op *op, enum vp_spread spread)
 {
@@ -106,7 +110,8 @@ static enum vp_status done_as(const struct vp_graph *graph,
     return graph->status;
 }
 
-/* The same of a result that has the rows of an input: `whole` over all members. */
+/* As done_as(), for results that have the rows of an input: `whole` rows over
+ * all members. */
 static enum vp_status done_rows(const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_spread spread,
                                 int64_t whole)
@@ -124,13 +129,15 @@ static bool is_whole(const struct vp_value *value)
     return value->spread == VP_SPREAD_WHOLE;
 }
 
-/* A member has all columns of its rows, whose gradients are no parts. */
+/* Returns true if a member has all columns of its rows, and their whole
+ * gradient. */
 static bool has_own_rows(const struct vp_value *value)
 {
     return is_whole(value) || value->spread == VP_SPREAD_ROWS;
 }
 
-/* A member has all rows of its columns, likewise. */
+/* Returns true if a member has all rows of its columns, and their whole
+ * gradient. */
 static bool has_own_cols(const struct vp_value *value)
 {
     return is_whole(value) || value->spread == VP_SPREAD_COLS;
@@ -158,10 +165,11 @@ static enum vp_status embed_shape(struct vp_graph *graph, struct vp_op *op)
         (!positions || !is_ids(in_value(graph, op, 2), ids->rows)))
         return refuse(graph, op, "given positions do not match the ids");
     if (op->in[2] != VP_NONE && is_trained(graph))
-        return refuse(graph, op, "given positions are for a forward only");
+        return refuse(graph, op, "given positions are for inference only");
     if (positions &&
         (positions->cols != table->cols || positions->rows < op->attr.q_len))
-        return refuse(graph, op, "fewer positions than the sequence is long");
+        return refuse(graph, op,
+                      "the position table is shorter than a sequence");
     if ((types != NULL) != (op->in[1] != VP_NONE) ||
         (types && (types->cols != table->cols ||
                    !is_ids(in_value(graph, op, 1), ids->rows))))
@@ -174,7 +182,8 @@ static enum vp_status embed_shape(struct vp_graph *graph, struct vp_op *op)
                    is_cut(table) ? VP_SPREAD_PARTIAL : VP_SPREAD_WHOLE);
 }
 
-/* From the weight and how x lies on the members; false: they do not match. */
+/* Finds the spread of a linear's result. Returns false if weight, bias and x
+ * are not cut in a way that fits together. */
 static bool find_linear_spread(const struct vp_value *x,
                                const struct vp_param *weight,
                                const struct vp_param *bias, enum vp_spread *out)
@@ -208,7 +217,7 @@ static enum vp_status linear_shape(struct vp_graph *graph, struct vp_op *op)
     if (!find_linear_spread(x, weight, bias, &spread))
         return refuse(graph, op, "weight and input are not cut alike");
     if (spread == VP_SPREAD_PARTIAL && op->attr.act != VP_ACT_NONE)
-        return refuse(graph, op, "an activation comes after the sum");
+        return refuse(graph, op, "a term of a sum cannot have an activation");
     rows = x->rows;
     whole = x->whole_rows;
     cols = weight->rows;
@@ -257,7 +266,7 @@ static enum vp_status attention_shape(struct vp_graph *graph, struct vp_op *op)
     if (!is_dropout(op->attr.p))
         return refuse(graph, op, "the dropout probability is not in 0 .. 1");
     if (op->attr.causal && k_rows != rows)
-        return refuse(graph, op, "a causal mask needs as many keys as queries");
+        return refuse(graph, op, "a causal mask needs one key per query");
     if (op->attr.heads < 1 || hidden % op->attr.heads != 0)
         return refuse(graph, op, "heads do not divide the hidden size");
     if (!set_len(graph, op) || k_rows % graph->batch != 0)
@@ -280,7 +289,7 @@ static enum vp_status cached_attention_shape(struct vp_graph *graph,
     int64_t rows, hidden, dim;
 
     if (is_trained(graph))
-        return refuse(graph, op, "a cache is for a forward only");
+        return refuse(graph, op, "a cache is for inference only");
     if (!is_float(qkv) || qkv->cols % 3 != 0)
         return refuse(graph, op, "needs packed queries, keys and values");
     rows = qkv->rows;
@@ -311,7 +320,7 @@ static enum vp_status cached_cross_attention_shape(struct vp_graph *graph,
     int64_t rows, hidden, dim;
 
     if (is_trained(graph))
-        return refuse(graph, op, "a cache is for a forward only");
+        return refuse(graph, op, "a cache is for inference only");
     if (!is_float(q) || !is_float(kv) || kv->cols != 2 * q->cols)
         return refuse(graph, op, "needs queries, and packed keys and values");
     rows = q->rows;
@@ -355,9 +364,9 @@ static enum vp_status dropout_shape(struct vp_graph *graph, struct vp_op *op)
     if (!is_dropout(op->attr.p))
         return refuse(graph, op, "the dropout probability is not in 0 .. 1");
     if (in_value(graph, op, 0)->spread == VP_SPREAD_PARTIAL)
-        return refuse(graph, op, "its input lacks the sum over the group");
+        return refuse(graph, op, "its input is not summed over the group");
     if (in_value(graph, op, 0)->spread == VP_SPREAD_GATHERED)
-        return refuse(graph, op, "comes before the rows are gathered");
+        return refuse(graph, op, "must come before the rows are gathered");
     return same_shape(graph, op);
 }
 
@@ -390,7 +399,8 @@ static enum vp_status gather_shape(struct vp_graph *graph, struct vp_op *op)
     return done_as(graph, op, spread);
 }
 
-/* A cut output layer may have more rows than there are ids. */
+/* Returns the number of ids, without the padding of an output layer that is
+ * cut. */
 static int64_t count_ids(const struct vp_graph *graph,
                          const struct vp_value *logits)
 {
@@ -415,7 +425,7 @@ static enum vp_status cross_entropy_shape(struct vp_graph *graph,
     if (op->in[2] != VP_NONE && !is_ids(in_value(graph, op, 2), logits->rows))
         return refuse(graph, op, "weights do not match the logits");
     if (logits->spread == VP_SPREAD_PARTIAL)
-        return refuse(graph, op, "its input lacks the sum over the group");
+        return refuse(graph, op, "its input is not summed over the group");
     if (!has_own_cols(logits))
         return refuse(graph, op, "needs all rows");
     rows = logits->rows;
@@ -430,7 +440,7 @@ static enum vp_status argmax_shape(struct vp_graph *graph, struct vp_op *op)
     const struct vp_value *x = in_value(graph, op, 0);
 
     if (is_trained(graph))
-        return refuse(graph, op, "is for a forward only");
+        return refuse(graph, op, "is for inference only");
     if (!is_float(x) || !is_whole(x))
         return refuse(graph, op, "needs a float input");
     op->out = typed_result(graph, op, VP_DTYPE_I32, x->rows, 1);
@@ -443,14 +453,15 @@ static enum vp_status group_sum_shape(struct vp_graph *graph, struct vp_op *op)
     const struct vp_param *bias = in_param(graph, op, 0);
 
     if (!is_float(x) || x->spread != VP_SPREAD_PARTIAL)
-        return refuse(graph, op, "its input is not a part of a sum");
+        return refuse(graph, op, "its input is not a term of a group's sum");
     if (bias && (!is_row(bias, x->cols) || is_cut(bias)))
         return refuse(graph, op, "bias does not fit the input");
     op->out = result(graph, op, x->rows, x->cols);
     return done(graph);
 }
 
-/* Slices are of equal length: the last ones may end in padding. */
+/* Returns the rows of a slice. All have the same length: the last may end in
+ * padding. */
 static int64_t slice_rows(const struct vp_graph *graph, int64_t rows)
 {
     return (rows + graph->n_members - 1) / graph->n_members;
@@ -464,7 +475,7 @@ static enum vp_status reduce_scatter_shape(struct vp_graph *graph,
     int64_t whole;
 
     if (!is_float(x) || x->spread != VP_SPREAD_PARTIAL)
-        return refuse(graph, op, "its input is not a part of a sum");
+        return refuse(graph, op, "its input is not a term of a group's sum");
     if (bias && (!is_row(bias, x->cols) || is_cut(bias)))
         return refuse(graph, op, "bias does not fit the input");
     whole = x->rows;
@@ -495,8 +506,8 @@ static double linear_flops(const struct vp_graph *graph, const struct vp_op *op,
            (double)in_param(graph, op, 0)->rows;
 }
 
-/* Forward has two products, backward five (the scores are computed anew);
- * under a causal mask half of each. */
+/* Forward has two products, backward five (the scores are recomputed); a causal
+ * mask halves them. */
 static double attention_flops(const struct vp_graph *graph,
                               const struct vp_op *op, enum vp_phase phase)
 {

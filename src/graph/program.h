@@ -1,8 +1,8 @@
-/* A stage lowered for one plan: kernel calls with fixed offsets.
+/* A program: a stage lowered to lists of kernel calls with fixed offsets.
  *
  * Every tensor of a call is (space, offset). A space is a base address given
- * at launch, so the same program serves every slot, weight version and
- * boundary buffer, and buffers can be handed over without copying. */
+ * at launch, so the same program runs with every slot, weight version and
+ * boundary buffer, and results are written straight into message buffers. */
 #ifndef VP_GRAPH_PROGRAM_H
 #define VP_GRAPH_PROGRAM_H
 
@@ -10,13 +10,13 @@
 
 enum vp_space {
     VP_SPACE_NONE = 0, /* absent */
-    VP_SPACE_PARAM,    /* weights; base chosen by version */
+    VP_SPACE_PARAM,    /* weights; the base depends on the weight version */
     VP_SPACE_GRAD,     /* gradients of the weights */
     VP_SPACE_SLOT, /* kept from F to B (or W), one per minibatch in flight */
-    VP_SPACE_WORK, /* lives inside one list; shared by all lists */
-    VP_SPACE_RECOMPUTED, /* written by R, read by B; a ring. With one_slot, both
-                      are part of SLOT */
-    VP_SPACE_SWAPPED, /* written by F, read by R, B and W, and elsewhere in the
+    VP_SPACE_WORK, /* temporaries of one list; shared by all lists */
+    VP_SPACE_RECOMPUTED, /* written by R, read by B; a ring. With one_slot, WORK
+                      and RECOMPUTED are part of SLOT */
+    VP_SPACE_SWAPPED, /* written by F, read by R, B and W, in host memory in the
                       meantime; two rings */
     VP_SPACE_CACHE,   /* values that persist; one for all programs of a stage */
     VP_SPACE_IN,   /* boundary values from the previous stage, or the batch */
@@ -43,19 +43,19 @@ struct vp_call {
     bool din_add[VP_MAX_IN]; /* add to din instead of writing it */
     struct vp_ref dz;        /* see vp_op_has_dz() */
     struct vp_ref
-        recomputed_out; /* B: out once more; see vp_op_can_recompute_out() */
+        recomputed_out; /* B writes out again; see vp_op_can_recompute_out() */
     struct vp_ref dpar[VP_MAX_PARAM];
-    struct vp_ref scratch; /* in WORK; as large as the backend asked for */
+    struct vp_ref scratch; /* in WORK; bytes: see vp_scratch_fn */
     bool
         out_stays; /* F: a call of another list, or of phase B or W, reads out */
 };
 
 enum vp_list {
     VP_LIST_F, /* forward */
-    VP_LIST_R, /* recompute what B needs and F did not keep; empty with
+    VP_LIST_R, /* recompute values that B needs and F did not keep; empty with
                   recompute_in_b */
-    VP_LIST_B, /* input gradients, and the weight gradients that W leaves */
-    VP_LIST_W, /* weight gradients of products, when split */
+    VP_LIST_B, /* input gradients, and weight gradients that are not in W */
+    VP_LIST_W, /* weight gradients of products, with split_w */
     VP_LIST_COUNT
 };
 
@@ -72,7 +72,8 @@ struct vp_boundary {
 };
 
 /* Where a stage's parameters sit in PARAM and GRAD; the same for all buckets.
- * PARAM holds the graph's dtype, GRAD floats. Each block has a piece of its own:
+ * PARAM holds the graph's dtype, GRAD floats. Each block has a piece of its
+ * own:
  *
  *   PARAM     | block 4 | block 5    | block 6 |      | constants 4 | 6 |
  *   GRAD      | block 4 | block 5    | block 6 |      | tied 6 |
@@ -82,23 +83,24 @@ struct vp_boundary {
  * A piece holds the block's trained tensors, one after the other, and begins at
  * the same element, its base, in PARAM, in GRAD and in all arrays of the
  * optimizer, which have train_bytes as floats. Where an entry sits within its
- * block's piece does not depend on the other blocks of the stage, so that a block
- * can come or go while the others stay where they are.
+ * block's piece does not depend on the other blocks of the stage, so that a
+ * block can come or go while the others stay where they are.
  *
  * A parameter tied to an earlier one of the stage uses that one's storage, but
- * keeps a gradient of its own, behind train_bytes: sums over blocks happen in
- * block order. Gradients that are used up within backward have the same place one
- * after the other: see grads.c. */
+ * keeps a gradient of its own, after train_bytes: gradients of several blocks
+ * are added in block order. Gradients that the optimizer consumes during
+ * backward share memory: see grads.c. */
 struct vp_layout_block {
-    int64_t base, n;                   /* elements of its piece */
+    int64_t base, n; /* begin and size of its piece, elements */
     int64_t constants, constant_bytes; /* in PARAM, bytes */
-    /* In GRAD, bytes: of parameters tied to earlier ones of the stage. */
+    /* In GRAD, bytes: gradients of parameters tied to earlier ones of the
+     * stage. */
     int64_t tied, tied_bytes;
 };
 
 struct vp_layout_entry {
     vp_par par;
-    int storage;         /* the entry that holds the weights; its own index
+    int storage;         /* index of the entry that has the weights: this one,
                             unless tied within the stage */
     int64_t offset;      /* in PARAM, bytes */
     int64_t grad_offset; /* in GRAD, bytes; VP_NONE if constant */
@@ -110,61 +112,63 @@ struct vp_layout {
     struct vp_layout_entry *entries;
     int n_entries;
     int64_t param_bytes, train_bytes, grad_bytes;
-    /* Floats of the parameters with a partial_grad: between lists, WORK has room for
-     * their gradients, where the members of a group add them up. */
+    /* Elements of the parameters with a partial_grad: between lists, the
+     * members of a group add up these gradients in WORK, which is large enough
+     * for them. */
     int64_t n_partial;
 };
 
 struct vp_stage_spec {
     int first_block, n_blocks;
     /* Per block of the stage: bit i is set if operator i of the block is
-     * recomputed; see recompute.h. NULL: nothing. A program has a copy. */
+     * recomputed; see recompute.h. NULL: nothing is. The program copies it. */
     const uint64_t *recompute;
-    /* There is no R: B computes each value again when it first reads it, and the
-     * bytes serve others once it has. */
+    /* List R is empty: B recomputes each value before it first reads it, and
+     * reuses the memory after its last use. */
     bool recompute_in_b;
     /* Per block of the stage: the base of its piece, see struct vp_layout_block.
      * Pieces must not overlap, and begin at multiples of VP_TENSOR_ALIGN bytes
-     * of PARAM. NULL: one after the other. A program has a copy. */
+     * of PARAM. NULL: one after the other. The program copies it. */
     const int64_t *bases;
-    /* W of recomputed operators is a part of W, not of B, and reads what R made.
-     * Only with split_w, and without recompute_in_b. */
+    /* Weight gradients of recomputed operators are in list W, not B, and read
+     * what R computed. Only with split_w, and without recompute_in_b. */
     bool w_recomputed;
-    /* Per block of the stage: operators that any slot of the stage recomputes. W
-     * of an operator is a part of the same list for all slots, so that gradients
-     * add up in the order of minibatches. NULL: those of `recompute`. A program
-     * has a copy. */
+    /* Per block of the stage: operators that any slot of the stage recomputes.
+     * The weight gradient of an operator is in the same list for all slots, so
+     * that gradients are added in the order of minibatches. NULL: equal to
+     * `recompute`. The program copies it. */
     const uint64_t *any_recompute;
-    /* Per block of the stage: bit i is set if what operator i makes is swapped,
-     * unless it is recomputed. NULL: nothing. Not with one_slot. A program has a
-     * copy. */
+    /* Per block of the stage: bit i is set if the results of operator i are
+     * swapped to host memory, unless they are recomputed. NULL: none are. Not
+     * with one_slot. The program copies it. */
     const uint64_t *swap;
-    bool keep_all; /* nothing that F computed is made again in B */
-    /* Rows that were gathered are kept for W, and not gathered again; so they are with
-     * keep_all. */
+    bool keep_all; /* B kernels do not write results of F again */
+    /* Results of all_gather are kept for W instead of being gathered again;
+     * keep_all implies it. */
     bool keep_gathered;
-    bool split_w;      /* W of products runs as a list of its own */
-    bool forward_only; /* evaluation: nothing is kept, only F exists */
-    /* Only one minibatch is in flight at a time: nothing runs here between its
-     * lists. SLOT then holds what else would be in WORK and RECOMPUTED, and bytes of
-     * a kept value serve others once backward has read it. */
+    bool split_w;      /* weight gradients of products are in list W */
+    bool forward_only; /* inference: nothing is kept, only list F exists */
+    /* Only one minibatch is in flight at a time: no other lists run between its
+     * lists. SLOT then also has what would be in WORK and RECOMPUTED, and the
+     * memory of a kept value is reused after its last reader in backward. */
     bool one_slot;
-    int64_t bundle_bytes; /* replicas: see struct vp_bundle; 0: none */
-    int w_linger;         /* calls after a W that a backend may run before it:
-                             temporaries of W live until they are done */
-    /* Above 0: a gradient is used up within the list that makes it, and its
-     * bytes serve others when this number of them was written after it. Not
-     * with split_w or bundles. */
+    int64_t bundle_bytes; /* replicas: see struct vp_bundle; 0: no bundles */
+    int w_linger;         /* number of following calls with which a backend may
+                             run a W call concurrently: temporaries of the W
+                             call live until these are done */
+    /* Above 0: the optimizer consumes a gradient within the list that computes
+     * it, and its memory is reused after grad_linger bytes of other gradients
+     * were written. Not with split_w or bundles. */
     int64_t grad_linger;
 };
 
-/* Gradients that replicas add up together, as soon as they are final: a range
- * of GRAD. Bundles cover it without a gap, in ascending order, and follow from
- * the layout alone; when one is final depends on the program. */
+/* A range of GRAD that replicas all-reduce at once, as soon as it is final.
+ * Bundles cover GRAD without gaps, in ascending order, and depend on the layout
+ * alone; the call after which one is final depends on the program. */
 struct vp_bundle {
     int64_t begin, end; /* bytes */
-    enum vp_list list;  /* B or W: the one that writes it last ... */
-    int n_calls;        /* ... and the calls of it that are done then */
+    enum vp_list list;  /* B or W: the list that writes it last */
+    int n_calls;        /* it is final after this number of calls of `list` */
 };
 
 /* Returns the bytes of scratch that the device needs for one call. */
@@ -172,8 +176,8 @@ typedef size_t (*vp_scratch_fn)(const void *ctx, const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_phase phase);
 
 struct vp_program;
-/* Returns the bytes of host memory through which members of a tensor-parallel group
- * exchange what the program makes. */
+/* Returns the bytes of host memory through which the members of a
+ * tensor-parallel group exchange values of the program. */
 typedef size_t (*vp_staging_fn)(const struct vp_program *program);
 
 struct vp_program {
@@ -182,18 +186,20 @@ struct vp_program {
     struct vp_layout layout;
     struct vp_boundary in, out;   /* in: model inputs for stage 0 */
     struct vp_boundary din, dout; /* gradients of the entries that have one */
-    /* Outputs of the graph; last stage only, in SLOT. */
+    /* Outputs of the graph, in SLOT; only in the last stage. */
     struct vp_ref loss, logits;
     struct vp_call *calls[VP_LIST_COUNT];
     int n_calls[VP_LIST_COUNT];
     struct vp_bundle *bundles;
-    int *bundle_order; /* as they become final */
+    int *bundle_order; /* indices in the order in which they become final */
     int n_bundles;
     int64_t n_bytes[VP_SPACE_COUNT];
-    double flops[VP_LIST_COUNT];
+    double flops[VP_LIST_COUNT]; /* operations, see vp_op_flops() */
     struct vp_arena arena;
 };
 
+/* Lowers the blocks of `spec`. `scratch` may be NULL: no call has scratch. The
+ * caller releases the program. */
 enum vp_status vp_program_lower(const struct vp_graph *graph,
                                 const struct vp_stage_spec *spec,
                                 vp_scratch_fn scratch, const void *scratch_ctx,
@@ -201,11 +207,12 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
                                 struct vp_err *err);
 void vp_program_release(struct vp_program *program);
 
-/* The boundary whose values travel through IN, OUT, DIN or DOUT. */
+/* Returns the boundary of `space`: IN, OUT, DIN or DOUT. */
 const struct vp_boundary *vp_program_boundary(const struct vp_program *program,
                                               enum vp_space space);
 
-/* The byte offset of a model input in the IN message, or VP_NONE. */
+/* Returns the byte offset of the model input `role` in the IN message, or
+ * VP_NONE if the stage does not read it. */
 int64_t vp_program_input_offset(const struct vp_program *program,
                                 enum vp_role role);
 

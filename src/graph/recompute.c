@@ -1,3 +1,5 @@
+/* Sets of operators that are recomputed: from a ratio, checked, counted in
+ * lines. */
 #include "graph/recompute.h"
 
 #include "graph/opdef.h"

@@ -1,4 +1,4 @@
-/* Slices of parameters: shapes, and copies between slices and whole tensors. */
+/* Slices of parameters: where they begin, and copies to and from whole tensors. */
 #include "graph/slice.h"
 
 #include <string.h>
@@ -15,13 +15,13 @@ int64_t vp_slice_first(const struct vp_param *param, int member)
     }
 }
 
-/* Runs of elements that lie together in the slice and in the whole. */
+/* Runs of elements that are contiguous in the slice and in the whole. */
 struct runs {
-    int64_t n;          /* sections, or sections of all rows */
-    int64_t length;     /* elements of a slice of one */
-    int64_t whole;      /* elements of one */
-    int64_t first;      /* of the slice, within one */
-    int64_t n_elements; /* of the slice that are in the whole */
+    int64_t n;          /* number of runs: sections, or sections of all rows */
+    int64_t length;     /* elements of a run in the slice, with padding */
+    int64_t whole;      /* elements of a section or row of the whole */
+    int64_t first;      /* element of these at which the member's run begins */
+    int64_t n_elements; /* elements of a run without padding */
 };
 
 static struct runs find_runs(const struct vp_param *param, int part, int member,

@@ -1,3 +1,4 @@
+/* Bytes that can be swapped per operator, and the sets for a ratio of them. */
 #include "graph/swap.h"
 
 #include "graph/internal.h"

@@ -1,14 +1,14 @@
 /* attention: softmax(scale q k^T, masked) with dropout, times v.
  *
- * A head of one sample is worked on in tiles of query rows whose scores
- * [rows, Sk] stay in the cache of one thread. Forward keeps the log-sum-exp of
- * each query; backward computes the scores again:
- *   p  = exp(scale q k^T - lse),  k = dropout's factor
- *   dv = (k p)^T dout,  ds = p (k (dout v^T) - dout . out)
+ * A head of one sample is computed in tiles of query rows whose scores [rows,
+ * Sk] fit the cache of one core. Forward keeps the log-sum-exp of each query;
+ * backward computes the scores again:
+ *   p  = exp(scale q k^T - lse),  m = dropout mask times its scale
+ *   dv = (m p)^T dout,  ds = p (m (dout v^T) - dout . out)
  *   dq = scale ds k,  dk = scale ds^T q
- * A head's dk and dv are summed tile by tile on one thread. With BF16, scores and
- * all sums are floats; probabilities and ds are rounded for the products, written
- * over their scores, and results are rounded once. */
+ * One thread sums dk and dv of a head tile by tile. With BF16, scores and all
+ * sums are floats. Probabilities and ds are rounded for the products and
+ * overwrite the scores; results are rounded once. */
 #include "backend/cpu/dropout.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/gemm.h"
@@ -17,8 +17,8 @@
 #include <math.h>
 
 enum {
-    TILE_BYTES = 256 * 1024, /* of scores: two such tiles fit a level-2 cache */
-    CAUSAL_ROWS = 64,        /* lower tiles skip more of the masked half */
+    TILE_BYTES = 256 * 1024, /* scores of a tile: two fit a level-2 cache */
+    CAUSAL_ROWS = 64,        /* with fewer rows, tiles skip more masked keys */
 };
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -28,10 +28,10 @@ static int64_t round_up(int64_t n, int64_t to)
 
 /* Scratch of one thread; sizes follow from the operator alone. */
 struct layout {
-    int64_t ld;   /* of a score tile: keys rounded up to 32 */
+    int64_t ld;   /* row stride of a score tile: keys rounded up to 32 */
     int64_t tile; /* query rows, a multiple of 16 */
-    size_t dscores, factor, keep, allow; /* offsets in bytes; scores: 0 */
-    size_t sums, product; /* BF16: results in float, scratch of products */
+    size_t dscores, factor, keep, allow; /* byte offsets; scores are at 0 */
+    size_t sums, product; /* BF16: of float results, of scratch of products */
     size_t n_bytes;
 };
 
@@ -54,7 +54,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* BF16: out or dq of a tile and, in backward, dk and dv of a head. */
+/* BF16: adds areas for float sums (out or dq of a tile; in backward also dk and
+ * dv of a head) and for scratch of products. */
 static void add_sums(struct layout *l, const struct vp_attr *attr,
                      enum vp_phase phase, int64_t dim)
 {
@@ -98,8 +99,8 @@ size_t vp_cpu_attention_scratch(const struct vp_graph *graph,
     return layout_of(graph, op, phase).n_bytes;
 }
 
-/* A kernel call. Row t of the queries starts at q + t * ld_q, of keys and
- * values at k, v + t * ld_kv, of out and dout at t * ld_out. */
+/* A kernel call. Rows of the queries are ld_q elements apart, rows of keys and
+ * values ld_kv, rows of out and dout ld_out. */
 struct attention {
     const struct vp_kargs *args;
     const struct vp_attr *attr;
@@ -108,7 +109,7 @@ struct attention {
     struct vp_dropout dropout;
     bool drops;
     bool floats;       /* F32: products write the results themselves */
-    float score_scale; /* of the scores as products leave them */
+    float score_scale; /* factor for the softmax; with F32 products apply it */
     int64_t dim, n_tiles;
     int64_t ld_q, ld_kv, ld_out;
     int kv;        /* the input with keys and values: 0 or 1 */
@@ -138,19 +139,19 @@ static struct attention attention_of(const struct vp_kargs *args,
 }
 
 /* Query rows [row, row + rows) of one head of one sample, with the thread's
- * scratch. Offsets are elements from the start of q and out, or of k. */
+ * scratch. */
 struct tile {
     int64_t sample;
     int head;
     int64_t row, rows;
-    int64_t n_keys; /* keys [0, n_keys) take part */
-    int64_t q, k, v, out;
+    int64_t n_keys;          /* keys [0, n_keys) take part */
+    int64_t q, k, v, out;    /* offsets in the tensors, in elements */
     float *scores, *dscores; /* [rows, ld]; dscores in backward only */
-    float *factor;           /* [rows] */
+    float *factor;           /* [rows]: turns exponentials into probabilities */
     float *sums, *dk, *dv;   /* BF16: [rows, dim]; backward: [keys, dim] */
     void *product;           /* BF16: scratch of products */
-    vp_bits16 *keep;         /* [rows, ld / 16], or NULL */
-    vp_bits16 *allow;        /* [ld / 16], from the key mask */
+    vp_bits16 *keep;         /* dropout mask [rows, ld / 16], or NULL */
+    vp_bits16 *allow;        /* key mask as bits, [ld / 16] */
 };
 
 static struct tile tile_of(const struct attention *x, int64_t head_of_batch,
@@ -175,7 +176,8 @@ static struct tile tile_of(const struct attention *x, int64_t head_of_batch,
     return t;
 }
 
-/* One bit per key that is not padding; none behind the last key. */
+/* Sets a bit for each key that is not padding; bits after the last key are
+ * 0. */
 static void set_allow(const struct attention *x, const struct tile *t)
 {
     const int32_t *mask = x->args->in[2];
@@ -192,8 +194,8 @@ static void set_allow(const struct attention *x, const struct tile *t)
     }
 }
 
-/* Places the tile at query rows from `row` on and makes its dropout bits.
- * Keys that a causal mask hides from all of its rows are left out. */
+/* Moves the tile to the query rows from `row` on and generates its dropout
+ * mask. Leaves out keys that a causal mask hides from all of its rows. */
 static void set_rows(const struct attention *x, struct tile *t, int64_t row)
 {
     const struct vp_attr *attr = x->attr;
@@ -214,7 +216,8 @@ static void set_rows(const struct attention *x, struct tile *t, int64_t row)
                            (uint32_t)((row + i) / 16), (t->n_keys + 31) / 32);
 }
 
-/* Keys that row i of the tile may see, by order alone. */
+/* Returns the number of keys that row i of the tile may attend to, before the
+ * key mask. */
 static int64_t row_keys(const struct attention *x, const struct tile *t,
                         int64_t i)
 {
@@ -227,7 +230,8 @@ static const vp_bits16 *row_keep(const struct attention *x,
     return t->keep ? t->keep + i * x->layout.ld / 16 : NULL;
 }
 
-/* Where row i of the tile has its log-sum-exp; aux0: [B*Sq, heads]. */
+/* Returns the address of the log-sum-exp of row i of the tile; aux0: [B*Sq,
+ * heads]. */
 static float *row_lse(const struct attention *x, const struct tile *t,
                       int64_t i)
 {
@@ -236,8 +240,8 @@ static float *row_lse(const struct attention *x, const struct tile *t,
     return (float *)x->args->aux[0] + row * x->attr->heads + t->head;
 }
 
-/* Matrices of the tile in the call's tensors: queries [rows, dim], dout of
- * the same rows, keys and values [n_keys, dim]. */
+/* The next functions return matrices of the tile in the call's tensors: queries
+ * and dout [rows, dim], keys and values [n_keys, dim]. */
 static struct vp_factor factor_of(const struct attention *x, const void *tensor,
                                   int64_t at, int64_t ld)
 {
@@ -264,7 +268,8 @@ static struct vp_factor values(const struct attention *x, const struct tile *t)
     return factor_of(x, x->args->in[x->kv], t->v, x->ld_kv);
 }
 
-/* A score tile as the elements that a softmax left at the start of each row. */
+/* Returns a score tile as a matrix of elements, which softmax() wrote at the
+ * start of each row of floats. */
 static struct vp_factor weights(const struct attention *x, const float *scores,
                                 bool transposed)
 {
@@ -273,8 +278,8 @@ static struct vp_factor weights(const struct attention *x, const float *scores,
     return (struct vp_factor){ scores, x->layout.ld * per_float, transposed };
 }
 
-/* c [rows, n_keys] = alpha * rows keys^T, into a score tile; BF16: alpha is
- * left to the softmax */
+/* c [rows, n_keys] = alpha * rows keys^T; c is a score tile. BF16: without
+ * alpha, which the softmax applies. */
 static void by_keys(const struct attention *x, const struct tile *t, float *c,
                     float alpha, struct vp_factor rows, struct vp_factor keys)
 {
@@ -294,8 +299,8 @@ static void by_keys(const struct attention *x, const struct tile *t, float *c,
     vp_cpu_gemm_here(&product);
 }
 
-/* c [rows, dim] = alpha * tile keys + beta * c, from a score tile. BF16: c is of
- * elements, whose sums are made apart. */
+/* c [rows, dim] = alpha * tile keys + beta * c, from a score tile. BF16: c has
+ * BF16 elements, and the product goes to t->sums first. */
 static void from_keys(const struct attention *x, const struct tile *t,
                       const float *scores, float alpha, struct vp_factor keys,
                       float beta, void *c, int64_t ldc)
@@ -320,8 +325,8 @@ static void from_keys(const struct attention *x, const struct tile *t,
                             alpha, beta != 0.0f, x->dim);
 }
 
-/* c [n_keys, dim] = alpha * tile^T rows + beta * c, from a score tile; BF16:
- * alpha is left to put_keys() */
+/* c [n_keys, dim] = alpha * tile^T rows + beta * c, from a score tile. BF16:
+ * without alpha, which put_keys() applies. */
 static void to_keys(const struct attention *x, const struct tile *t,
                     const float *scores, float alpha, struct vp_factor rows,
                     float beta, float *c, int64_t ldc)
@@ -345,8 +350,8 @@ static void to_keys(const struct attention *x, const struct tile *t,
 
 /* ---- F ------------------------------------------------------------------ */
 
-/* scores = exp(score - the row's largest) where kept; factor[i] is what makes
- * probabilities of row i. */
+/* scores = exp(score - the row's largest) where kept, else 0. factor[i] times
+ * these are the probabilities of row i. */
 static void forward_softmax(const struct attention *x, const struct tile *t)
 {
     float scale = t->keep ? x->dropout.scale : 1.0f, sum, most;
@@ -401,7 +406,7 @@ void vp_cpu_attention_f(const struct vp_kargs *args)
 
 /* ---- B ------------------------------------------------------------------ */
 
-/* scores = k p, dscores = ds, from the scores and dscores = dout v^T. */
+/* Replaces the scores by m p, and dscores, which are dout v^T, by ds. */
 static void backward_softmax(const struct attention *x, const struct tile *t)
 {
     float kept = t->keep ? x->dropout.scale : 1.0f;
@@ -419,7 +424,8 @@ static void backward_softmax(const struct attention *x, const struct tile *t)
     }
 }
 
-/* dq, dk, dv of the tile's rows; `first` starts the sums over tiles. */
+/* Computes dq of the tile's rows and their terms of dk and dv; `first`: these
+ * sums over tiles begin here. */
 static void backward_products(const struct attention *x, const struct tile *t,
                               bool first)
 {
@@ -441,7 +447,7 @@ static void backward_products(const struct attention *x, const struct tile *t,
     to_keys(x, t, t->scores, 1.0f, douts(x, t), beta_kv, dv, ld);
 }
 
-/* BF16: dk and dv from their sums over all tiles. */
+/* BF16: rounds dk and dv from their float sums over all tiles. */
 static void put_keys(const struct attention *x, const struct tile *t)
 {
     void *dkv = x->args->din[x->kv];
@@ -461,8 +467,8 @@ static void backward_task(void *ctx, int task, int thread)
     struct tile t = tile_of(x, task, thread);
 
     set_allow(x, &t);
-    /* The last rows come first: they see every key also under a causal mask,
-     * so that the first product writes every dk and dv. */
+    /* The last rows come first: even under a causal mask they attend to every
+     * key, so the first product writes all of dk and dv. */
     for (int64_t i = x->n_tiles - 1; i >= 0; i--) {
         set_rows(x, &t, i * x->layout.tile);
         by_keys(x, &t, t.scores, x->attr->scale, queries(x, &t), keys(x, &t));

@@ -1,5 +1,5 @@
-/* The CPU as a device and as a backend: calls run at once on the rank's pool,
- * so streams and events have nothing to do. */
+/* The CPU as a device and as a backend. A call runs on the rank's thread pool
+ * and has finished when it returns, so streams and events do nothing. */
 #include "backend/backend.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/isa.h"
@@ -19,16 +19,16 @@ enum { MAX_THREADS = 1024 };
 
 struct vp_backend {
     struct vp_device device;
-    /* Everything is done when a call returns: one of each is enough. */
+    /* All work has finished when a call returns: one of each is enough. */
     struct vp_stream stream;
     struct vp_event event;
     struct vp_pool *pool;
     bool pinned;
-    cpu_set_t cores[MAX_THREADS]; /* of each thread, if pinned */
+    cpu_set_t cores[MAX_THREADS]; /* core of each thread, if pinned */
     bool reference;
-    void *scratch; /* for optimizer sums */
+    void *scratch; /* partial sums of the optimizer */
     size_t scratch_size;
-    bool (*between)(void *ctx); /* kernels; may be NULL */
+    bool (*between)(void *ctx); /* see struct vp_backend_config */
     void *between_ctx;
 };
 
@@ -42,7 +42,8 @@ struct vp_exe {
 
 _Static_assert(offsetof(struct vp_backend, device) == 0, "see backend.h");
 
-/* The cores of the process, counted from 0, hold threads one by one. */
+/* Assigns a core to each thread: of the cores that the process may use, those
+ * from device * n_threads on. */
 static enum vp_status choose_cores(struct vp_backend *backend,
                                    const struct vp_backend_config *config,
                                    struct vp_err *err)
@@ -51,9 +52,12 @@ static enum vp_status choose_cores(struct vp_backend *backend,
     int last = first + config->n_threads - 1, n = 0;
     cpu_set_t all;
 
-    /* Of the main thread: the one that opens may have been pinned. */
+    /* Reads the affinity of the main thread: the calling one may be pinned
+     * already. */
     if (sched_getaffinity(getpid(), sizeof(all), &all) != 0)
-        return vp_err_set(err, VP_ERR_IO, "cpu backend: cannot list the cores");
+        return vp_err_set(err, VP_ERR_IO,
+                          "cpu backend: cannot read the CPU affinity of the "
+                          "process");
     for (int core = 0; core < CPU_SETSIZE; core++) {
         int thread = n - first;
 
@@ -68,8 +72,8 @@ static enum vp_status choose_cores(struct vp_backend *backend,
     if (config->device < 0 || last >= n)
         return vp_err_refuse(
             err, "stages threads_per_stage",
-            "cpu backend: cores %d to %d asked for, the process "
-            "may use %d; use fewer stages or threads",
+            "cpu backend: cores %d to %d are needed, but the process may "
+            "use %d; use fewer stages or threads_per_stage",
             first, last, n);
     backend->pinned = true;
     return VP_OK;
@@ -80,7 +84,7 @@ static void setup_thread(void *ctx, int thread)
     const struct vp_backend *backend = ctx;
 
     vp_cpu_thread_setup(thread);
-    if (backend->pinned) /* it may fail: a thread elsewhere is only slower */
+    if (backend->pinned) /* a failure only makes the thread slower */
         sched_setaffinity(0, sizeof(cpu_set_t), &backend->cores[thread]);
 }
 
@@ -289,7 +293,7 @@ static enum vp_status cpu_compile(struct vp_backend *backend,
 
     if (program->graph->dtype == VP_DTYPE_F16)
         return vp_err_refuse(err, "precision",
-                             "cpu backend: computes in fp32 and bf16; set "
+                             "cpu backend: fp16 is not supported; set "
                              "precision: bf16 or use a GPU");
     for (int list = 0; list < VP_LIST_COUNT; list++) {
         n_calls += (size_t)program->n_calls[list];
@@ -339,7 +343,7 @@ static enum vp_cpu_part part_of(const struct vp_op *op)
                : VP_CPU_ELEMENTWISE;
 }
 
-/* `n` calls that may run together. */
+/* Runs `n` consecutive calls, as one pool job if there are several. */
 static void run_calls(const struct vp_exe *exe, const struct vp_call *calls,
                       int n, const struct vp_launch *launch)
 {
@@ -358,7 +362,8 @@ static void run_calls(const struct vp_exe *exe, const struct vp_call *calls,
         vp_cpu_rows_run(run, n);
 }
 
-/* A call that waits for other members may fail; kernels cannot say so. */
+/* Returns the error of a call that waited for other members; kernels return
+ * nothing. */
 static enum vp_status members_status(const struct vp_launch *launch)
 {
     return launch->members ? launch->members->status(launch->members->ctx)
@@ -470,7 +475,8 @@ static enum vp_status cpu_launch_checked(struct vp_exe *exe, enum vp_list list,
 
 /* ---- Optimizer ---------------------------------------------------------- */
 
-/* Room for the sums over `tensors`; grows once, on the first step. */
+/* Makes sure that scratch is large enough for `tensors`; it grows only in the
+ * first step. */
 static enum vp_status reserve_scratch(struct vp_backend *backend,
                                       const struct vp_optim_tensor *tensors,
                                       int n_tensors)

@@ -1,12 +1,12 @@
 /* cached_attention: causal self-attention of new positions over a cache of keys
- * and values, [n_lines, heads, 2, T, dim]. cached_cross_attention: attention to a
- * source in such a cache.
+ * and values, [n_lines, heads, 2, T, dim]. cached_cross_attention: attention to
+ * a source in such a cache.
  *
- * A task is a head of a sample: it writes the keys and values of the new
- * positions, then takes query by query over the positions before it. All sums
- * run in the order of positions, so neither the line that holds a position nor
- * the other samples change a bit. With BF16 all that lies between the tensors is
- * float. */
+ * A task is one head of one sample: it writes the keys and values of the new
+ * positions, then computes query by query over all positions up to the query's
+ * own. All sums are in the order of positions, so the bits depend neither on
+ * the line that holds a position nor on other samples. With BF16 all
+ * intermediate results are float. */
 #include "backend/cpu/fast.h"
 #include "backend/cpu/simd.h"
 
@@ -17,8 +17,8 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Scores of a query, the sums of its output, then one bit for each score: the
- * mask of softmax(), which allows all of them. */
+/* Scratch of a thread: the scores of a query, the sums of its output, then the
+ * mask of softmax(), one bit per score, all set. */
 size_t vp_cpu_cached_attention_scratch(const struct vp_graph *graph,
                                        const struct vp_op *op)
 {
@@ -39,17 +39,17 @@ struct cached {
 
 /* One head of one sample. */
 struct head {
-    const int32_t *lines; /* [T]; NULL: `line` holds all positions */
+    const int32_t *lines; /* [T], per position; NULL: `line` for all of them */
     int64_t line;
-    void *cache;      /* of line 0 */
+    void *cache;      /* this head in line 0 */
     int64_t ld_line;  /* elements from one line to the next */
     float *scores;    /* [T] */
     float *sums;      /* [dim] */
     vp_bits16 *allow; /* [T / 16] */
 };
 
-/* Keys from position `p` on in the line that holds it; values are T * dim
- * further on. */
+/* Returns the keys from position `p` on in the line that holds it. The values
+ * follow T * dim elements later. */
 static void *keys_at(const struct cached *x, const struct head *head, int64_t p)
 {
     int64_t line = head->lines ? head->lines[p] : head->line;
@@ -58,7 +58,8 @@ static void *keys_at(const struct cached *x, const struct head *head, int64_t p)
     return vp_elem(x->simd, head->cache, line * head->ld_line + p * x->dim);
 }
 
-/* `at` is the element of `from` where the key begins; the value is H behind. */
+/* Writes key and value of position `p` to the cache. The key begins at element
+ * `at` of `from`, the value H elements later. */
 static void write_row(const struct cached *x, const struct head *head,
                       const void *from, int64_t at, int64_t p)
 {
@@ -70,7 +71,8 @@ static void write_row(const struct cached *x, const struct head *head,
            vp_elem_of(x->simd, from, at + x->H), n_bytes);
 }
 
-/* The end of the positions from `p` on, below `end`, that one line holds. */
+/* Returns the end of the run of positions from `p` on that are in the same
+ * line, at most `end`. */
 static int64_t run_end(const struct head *head, int64_t p, int64_t end)
 {
     int64_t i = p + 1;
@@ -106,7 +108,7 @@ static void attend(const struct cached *x, const struct head *head,
     x->simd->put_floats(out, head->sums, 1.0f / sum, false, x->dim);
 }
 
-/* The part of the scratch memory that a thread has. */
+/* Sets the pointers to the thread's part of the scratch. */
 static void set_scratch(const struct cached *x, int thread, struct head *head)
 {
     head->scores = (float *)((char *)x->args->scratch +
@@ -117,6 +119,7 @@ static void set_scratch(const struct cached *x, int thread, struct head *head)
            (size_t)(round_up(x->T, 16) / 16) * sizeof(*head->allow));
 }
 
+/* cached_attention: rows of in0 have query, key and value. */
 static void head_task(void *ctx, int task, int thread)
 {
     const struct cached *x = ctx;
@@ -148,7 +151,8 @@ static void head_task(void *ctx, int task, int thread)
     }
 }
 
-/* The same of a source: queries and keys have rows of their own. */
+/* cached_cross_attention: keys and values come from in1, and each query attends
+ * to all keys of its source. */
 static void source_task(void *ctx, int task, int thread)
 {
     const struct cached *x = ctx;
@@ -180,7 +184,7 @@ static void source_task(void *ctx, int task, int thread)
     }
 }
 
-/* Both operators. */
+/* Computes both operators. */
 void vp_cpu_cached_attention_f(const struct vp_kargs *args)
 {
     bool cross = args->op->kind == VP_OP_CACHED_CROSS_ATTENTION;

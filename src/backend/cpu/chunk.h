@@ -1,10 +1,11 @@
-/* How elementwise and row-wise kernels are cut into tasks: by shape alone. */
+/* How elementwise and row-wise kernels are cut into tasks. The cut depends on
+ * the shape alone, so the number of threads does not change results. */
 #ifndef VP_BACKEND_CPU_CHUNK_H
 #define VP_BACKEND_CPU_CHUNK_H
 
 #include <stdint.h>
 
-/* [0, total) in `n` pieces of `size`, the last one perhaps smaller. */
+/* The range [0, total) in `n` pieces of `size`; the last one may be smaller. */
 struct vp_chunks {
     int64_t total, size;
     int n;
@@ -29,11 +30,11 @@ static inline struct vp_range vp_chunk(const struct vp_chunks *chunks,
     };
 }
 
-/* Elements per task: twenty microseconds of work or more, so that waking
- * threads pays. */
+/* Elements per task: at least 20 us of work, which outweighs waking a
+ * thread. */
 #define VP_CHUNK_ELEMENTS 65536
 
-/* Whole rows of `cols` elements. */
+/* Cuts between rows of `cols` elements, about VP_CHUNK_ELEMENTS to a chunk. */
 static inline struct vp_chunks vp_chunks_rows(int64_t rows, int64_t cols)
 {
     int64_t size = VP_CHUNK_ELEMENTS / cols;
@@ -41,8 +42,8 @@ static inline struct vp_chunks vp_chunks_rows(int64_t rows, int64_t cols)
     return vp_chunks_of(rows, size > 1 ? size : 1);
 }
 
-/* Rows whose sums go to scratch before they are added up in order: at most 32
- * partial sums. */
+/* Cuts rows for sums over rows: each chunk writes a partial sum to scratch, and
+ * these, at most 32, are then added in order. A chunk has at least 32 rows. */
 static inline struct vp_chunks vp_chunks_sums(int64_t rows)
 {
     int64_t size = (rows + 31) / 32;

@@ -3,10 +3,11 @@
  * logits: [n, V]; aux0: log-sum-exp (evaluation: the label's rank) and loss of
  * each row, [n, 2].
  *
- * In a group each member has a slice of the columns, and the logits are never
- * gathered: of each row members exchange the maximum, the sum of exp relative to it,
- * the sum of logits and the label's logit; in evaluation also the number of ids that
- * come before the label. Each member then adds these in member order. */
+ * In a tensor-parallel group each member has a slice of the columns, and the
+ * logits are never gathered. For each row, members exchange the maximum, the
+ * sum of exp relative to it, the sum of logits and the label's logit; in
+ * evaluation also the number of ids that come before the label. Each member
+ * then adds these in member order. */
 #include "backend/cpu/cross_entropy.h"
 
 #include "backend/cpu/chunk.h"
@@ -19,26 +20,26 @@ struct entropy {
     const struct vp_kargs *args;
     const struct vp_simd *simd;
     int64_t rows, V;
-    int64_t n_ids, first_id,
-        n_own; /* of the whole, and of this member's slice */
+    int64_t n_ids;           /* columns of the whole logits */
+    int64_t first_id, n_own; /* this member's slice of them */
     const void *logits;
     const int32_t *labels, *weights; /* [n]; weights may be NULL */
     float *aux;
     float smoothing;
     double total;                      /* sum of the rows' weights */
-    struct row_part *mine, *all;       /* of a group: [n], [members, n] */
-    int64_t *mine_before, *all_before; /* the same for ranks */
+    struct row_part *mine, *all;       /* in a group: [n], [members, n] */
+    int64_t *mine_before, *all_before; /* likewise, for the label's rank */
     struct vp_chunks chunks;
 };
 
-/* What a member knows of a row of logits. */
+/* Statistics of one member's slice of a row of logits. */
 struct row_part {
-    double exps, sum; /* of exp(x - most), and of x */
-    float most;
-    float label; /* the label's logit, 0 if another member has it */
+    double exps, sum; /* sum of exp(x - most), and sum of x */
+    float most;       /* largest logit */
+    float label;      /* the label's logit, 0 if another member has it */
 };
 
-/* 0 for a row without a label. */
+/* Returns the weight of row i in the loss; 0 if it has no label. */
 static int32_t row_weight(const struct entropy *e, int64_t i)
 {
     if (e->labels[i] < 0)
@@ -70,8 +71,9 @@ static struct entropy entropy_of(const struct vp_kargs *args)
     return e;
 }
 
-/* Ids of this member's slice that come before the label, whose logit is `own`, in
- * the order of logits. */
+/* Returns the number of ids of this member's slice that come before the label,
+ * whose logit is `own`: those with a larger logit, or an equal one and a
+ * smaller id. */
 static int64_t count_before(const struct entropy *e, const void *x,
                             int64_t label, float own)
 {
@@ -103,7 +105,8 @@ static struct row_part part_of(const struct entropy *e, int64_t i)
     return part;
 }
 
-/* Loss and log-sum-exp of a row, from what is known of all of it. */
+/* Writes log-sum-exp and loss of a row from the statistics of all its
+ * columns. */
 static void finish_row(const struct entropy *e, int64_t i,
                        const struct row_part *whole)
 {
@@ -152,7 +155,7 @@ static void part_task(void *ctx, int task, int thread)
                                            : part_of(e, i);
 }
 
-/* The row as a whole; sums in member order. */
+/* Returns the statistics of all columns of row i; adds in member order. */
 static struct row_part join_parts(const struct entropy *e, int64_t i)
 {
     struct row_part whole = e->all[i];
@@ -195,7 +198,7 @@ static void join_task(void *ctx, int task, int thread)
     }
 }
 
-/* Scratch: mine, all; then the same for ranks. */
+/* Scratch: mine, all, mine_before, all_before. */
 static void forward_in_group(struct entropy *e)
 {
     const struct vp_members *members = e->args->members;
@@ -276,7 +279,7 @@ static void backward_row(const struct entropy *e, int64_t i)
 
     if (w == 0)
         n = 0;
-    if (!add) /* rows that do not count, columns behind the last id */
+    if (!add) /* rows that do not count, columns after the last id */
         memset(vp_elem(e->simd, dx, n), 0,
                (size_t)((e->V - n) * vp_dtype_bytes(e->simd->dtype)));
     if (n == 0)

@@ -1,4 +1,5 @@
-/* The kernels of cross_entropy. */
+/* The kernels of cross_entropy, the loss. The last function returns their
+ * scratch bytes. */
 #ifndef VP_BACKEND_CPU_CROSS_ENTROPY_H
 #define VP_BACKEND_CPU_CROSS_ENTROPY_H
 

@@ -1,5 +1,5 @@
-/* The dropout of one kernel call, for the mask generators in simd.h.
- * What is dropped is defined by note [dropout] in base/rng.h. */
+/* Parameters of the dropout of one kernel call, for the mask generators in
+ * simd.h. Note [dropout] in base/rng.h defines which elements are dropped. */
 #ifndef VP_BACKEND_CPU_DROPOUT_H
 #define VP_BACKEND_CPU_DROPOUT_H
 
@@ -14,13 +14,13 @@
 #define VP_PHILOX_W1 0xBB67AE85u
 
 struct vp_dropout {
-    uint32_t k0, k1; /* the key that vp_rng() would use */
+    uint32_t k0, k1; /* Philox key, as vp_rng() computes it */
     uint64_t first_sample;
-    uint32_t threshold; /* a byte below it drops its element; 1 .. 255 */
-    float scale;        /* for kept elements */
+    uint32_t threshold; /* elements with a smaller byte are dropped; 1..255 */
+    float scale;        /* factor of kept elements */
 };
 
-/* False if nothing is dropped; `*out` is then not set. */
+/* Returns false, without setting `*out`, if nothing is dropped. */
 static inline bool vp_dropout_init(const struct vp_kargs *args,
                                    struct vp_dropout *out)
 {

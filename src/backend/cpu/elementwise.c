@@ -50,7 +50,7 @@ void vp_cpu_scale_b(const struct vp_kargs *args, int64_t begin, int64_t end)
               args->op->attr.scale, begin, end);
 }
 
-/* Values of every type are copied, for instance a mask. */
+/* Copies values of any type, for instance a mask. */
 static void copy(const struct vp_kargs *args, void *dst, const void *x,
                  int64_t begin, int64_t end)
 {
@@ -76,19 +76,20 @@ void vp_cpu_copy_b(const struct vp_kargs *args, int64_t begin, int64_t end)
 
 /* ---- Dropout ------------------------------------------------------------ */
 
-enum { KEEP_WORDS = 256 }; /* 4096 columns at a time */
+enum { KEEP_WORDS = 256 }; /* words of mask at a time, for 4096 columns */
 
 struct drop {
     const struct vp_simd *simd;
     struct vp_dropout dropout;
     int64_t q_len, cols;
-    int64_t first_row, first_col; /* of this member's slice, in the whole */
+    int64_t first_row, first_col; /* where this member's slice begins */
     void *dst;
     const void *x;
     bool add;
 };
 
-/* Bits of `n` columns from `col` on, which need not be a multiple of 16. */
+/* Writes the dropout mask of `n` columns from `col` on, which need not be a
+ * multiple of 16. */
 static void keep_cols(const struct drop *d, vp_bits16 *keep, uint64_t sample,
                       uint32_t row, int64_t col, int64_t n)
 {
@@ -106,7 +107,7 @@ static void drop_row(const struct drop *d, int64_t row)
     int64_t step = 16 * KEEP_WORDS;
     int64_t at_row = d->first_row + row;
     uint64_t sample = d->dropout.first_sample + (uint64_t)(at_row / d->q_len);
-    vp_bits16 keep[KEEP_WORDS + 1];
+    vp_bits16 keep[KEEP_WORDS + 8]; /* keep_row() writes multiples of 8 words */
 
     for (int64_t col = 0; col < d->cols; col += step) {
         int64_t n = d->cols - col < step ? d->cols - col : step;
@@ -120,7 +121,8 @@ static void drop_row(const struct drop *d, int64_t row)
     }
 }
 
-/* dst (+)= dropped x; forward and backward alike. */
+/* dst = x with dropout, added to dst if `add`; the same in forward and
+ * backward. */
 static void drop(const struct vp_kargs *args, void *dst, bool add,
                  const void *x, int64_t begin, int64_t end)
 {

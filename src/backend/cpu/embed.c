@@ -1,5 +1,5 @@
-/* embed: out = scale * table[id] + positions[p] + types[t], and gather, its
- * kin: rows picked from a matrix. */
+/* embed: out = scale * table[id] + positions[p] + types[t]; and gather, which
+ * copies chosen rows of a matrix. */
 #include "backend/cpu/chunk.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/scatter.h"
@@ -12,12 +12,12 @@ struct embed {
     const struct vp_kargs *args;
     const struct vp_simd *simd;
     int64_t rows, H;
-    int64_t n_rows[VP_MAX_PARAM]; /* of the tables */
+    int64_t n_rows[VP_MAX_PARAM]; /* rows of each table */
     const int32_t *ids, *types;   /* [rows]; types may be NULL */
     const int32_t *at;            /* [rows]: given positions, or NULL */
-    int64_t n_ids,
-        first_id; /* of the whole table, and of this member's slice */
-    bool leads;   /* this member adds positions and types */
+    int64_t n_ids;                /* rows of the whole token table */
+    int64_t first_id;             /* first id of this member's slice of it */
+    bool leads;                   /* this member adds positions and types */
     struct vp_chunks chunks;
 };
 
@@ -49,7 +49,8 @@ static bool is_pad(const struct embed *e, int64_t row)
     return e->args->op->attr.pad >= 0 && e->ids[row] == e->args->op->attr.pad;
 }
 
-/* Rows before `row` in its sample that count as positions. */
+/* Returns the position of `row`: given, or the number of rows before it in its
+ * sample that are not padding. */
 static int64_t position_of(const struct embed *e, int64_t row)
 {
     int64_t t = row % e->args->op->attr.q_len, n = 0;
@@ -63,7 +64,7 @@ static int64_t position_of(const struct embed *e, int64_t row)
     return n;
 }
 
-/* The position of `row`, given that of the row before it. */
+/* Returns the position of `row`, given that of the row before it in `last`. */
 static int64_t next_position(const struct embed *e, int64_t row, int64_t last)
 {
     if (e->at)
@@ -73,8 +74,8 @@ static int64_t next_position(const struct embed *e, int64_t row, int64_t last)
     return last + !is_pad(e, row - 1);
 }
 
-/* The row of this member's slice of the table that has `id`; -1: another member
- * has it. */
+/* Returns the row of `id` in this member's slice of the table, or -1 if another
+ * member has it. */
 static int32_t own_id(const struct embed *e, int32_t id)
 {
     int64_t row = id - e->first_id;
@@ -82,7 +83,8 @@ static int32_t own_id(const struct embed *e, int32_t id)
     return row >= 0 && row < e->n_rows[0] ? (int32_t)row : -1;
 }
 
-/* Row `row` of a table of embeddings; NULL if there is no such table. */
+/* Returns row `row` of a table of embeddings, or NULL if there is no such
+ * table. */
 static const void *table_row(const struct embed *e, int table, int64_t row)
 {
     const void *at = e->args->par[table];
@@ -95,7 +97,7 @@ static void clear_row(const struct embed *e, void *out)
     memset(out, 0, (size_t)(e->H * vp_dtype_bytes(e->simd->dtype)));
 }
 
-/* What a member of a group adds to a row. */
+/* Writes this member's part of a row. Absent terms are NULL. */
 static void forward_part(const struct embed *e, void *out, const void *token,
                          const void *position, const void *type)
 {
@@ -103,7 +105,7 @@ static void forward_part(const struct embed *e, void *out, const void *token,
 
     if (!e->leads)
         position = type = NULL;
-    if (!token && position) { /* terms move up */
+    if (!token && position) { /* simd->embed() needs its first term */
         token = position;
         position = NULL;
         scale = 1.0f;
@@ -156,7 +158,7 @@ void vp_cpu_embed_f(const struct vp_kargs *args)
     vp_pool_run(args->pool, e.chunks.n, forward_task, &e);
 }
 
-/* index[i]: the row of table k that row i was made of, or -1. */
+/* index[i] = the row of table k that row i was made from, or -1. */
 static void set_index(const struct embed *e, int k, int32_t *index)
 {
     int64_t position = 0;
@@ -172,7 +174,7 @@ static void set_index(const struct embed *e, int k, int32_t *index)
     }
 }
 
-/* Scratch: the index of one table, then room to sort it. */
+/* Scratch: the index of one table, then scratch of the scatter. */
 void vp_cpu_embed_w(const struct vp_kargs *args)
 {
     struct embed e = embed_of(args);
@@ -217,7 +219,7 @@ size_t vp_cpu_embed_scratch(const struct vp_graph *graph,
 struct gather {
     const struct vp_kargs *args;
     int64_t in_rows, cols;
-    int64_t first, n_own; /* rows that this member has */
+    int64_t first, n_own; /* this member's rows of the whole */
     struct vp_chunks chunks;
 };
 
@@ -234,7 +236,8 @@ static struct gather gather_of(const struct vp_kargs *args)
                             .chunks = vp_chunks_rows(rows, in->cols) };
 }
 
-/* The row of this member's slice that is row `pick` of the whole; -1: none is. */
+/* Returns the index of row `pick` in this member's slice, or -1 if the slice
+ * lacks it. */
 static int32_t own_row(const struct gather *g, int32_t pick)
 {
     int64_t row = pick - g->first;
@@ -275,7 +278,8 @@ static bool is_sliced(const struct vp_graph *graph, const struct vp_op *op)
     return graph->values[op->in[0]].spread == VP_SPREAD_ROWS;
 }
 
-/* The numbers of a slice's rows stand behind the rest of the scratch. */
+/* Returns the picked rows as indices into this member's slice. They are at the
+ * end of scratch, after that of the scatter. */
 static const int32_t *own_rows(const struct vp_kargs *args)
 {
     const struct gather g = gather_of(args);

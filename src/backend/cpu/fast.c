@@ -1,11 +1,11 @@
-/* The table of fast kernels. */
+/* The table of fast kernels, and scratch bytes by operator. */
 #include "backend/cpu/fast.h"
 #include "backend/cpu/cross_entropy.h"
 #include "backend/cpu/group_sum.h"
 #include "backend/cpu/row_slices.h"
 #include "backend/cpu/rows.h"
 
-/* Kernels of rows as calls of their own. */
+/* Runs a row-wise kernel as a job of its own. */
 static void all_rows(const struct vp_kargs *args, enum vp_phase phase)
 {
     struct vp_rows_call call = { vp_cpu_fast.rows[args->op->kind][phase],

@@ -1,3 +1,5 @@
+/* Products of floats: cut into tiles, which oneDNN computes. Forwards BF16
+ * products to gemm_bf16.c. */
 #include "backend/cpu/gemm.h"
 
 #include "backend/cpu/fast.h"
@@ -39,7 +41,8 @@ static int64_t at_most(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* `n` in equal parts of at most `most`, in whole blocks. */
+/* Returns the size of equal parts of `n`: at most `most`, rounded up to whole
+ * blocks. */
 static int64_t equal_parts(int64_t n, int64_t most, int64_t block)
 {
     int64_t part = divide_up(n, divide_up(n, most));
@@ -49,7 +52,7 @@ static int64_t equal_parts(int64_t n, int64_t most, int64_t block)
 
 struct vp_gemm_cut vp_gemm_cut(const struct vp_gemm *gemm)
 {
-    /* Tiles, if there is work enough. */
+    /* The number of tiles to aim for, if there is enough work. */
     int64_t want = gemm->b.transposed ? 8 : 16;
     int64_t tile_m = at_most(TILE_M, gemm->m);
     int64_t tile_n = at_most(TILE_N, gemm->n);
@@ -139,6 +142,6 @@ void vp_cpu_thread_setup(int thread)
     omp_set_num_threads(1);
 #if defined(__x86_64__)
     _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
-    _mm_setcsr(_mm_getcsr() | 0x0040); /* denormal operands count as zero */
+    _mm_setcsr(_mm_getcsr() | 0x0040); /* DAZ: denormal operands are zero */
 #endif
 }

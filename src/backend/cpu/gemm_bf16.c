@@ -1,5 +1,6 @@
-/* Products of BF16: packing, tiles and threads around the kernels of gemm_bf16.h, and
- * the way by floats where the processor has none of them. */
+/* Products of BF16: packing, tiles and threads around the kernels of
+ * gemm_bf16.h. On a processor without BF16 instructions, operands are widened
+ * to floats instead. */
 #include "backend/cpu/gemm_bf16.h"
 
 #include "backend/cpu/fast.h"
@@ -12,17 +13,18 @@
 
 enum {
     TILE = 256,   /* most rows and columns of a tile: c and the strips of a that
-                    it reads lie in a level-2 cache */
-    LEAST = 64,   /* fewest, where a product is cut for the sake of threads */
-    WANT = 32,    /* tiles, if there is work enough */
-    WIDE_K = 512, /* k that is widened to floats at a time */
-    PACK_ELEMENTS = 65536, /* of a task that packs */
-    LEAST_STRIPS = 2,      /* of such a task: two share pairs of cache lines */
+                     it reads fit in a level-2 cache */
+    LEAST = 64,   /* fewest, if a product is cut further for more threads */
+    WANT = 32,    /* number of tiles to aim for, if there is enough work */
+    WIDE_K = 512, /* values of k that are widened to floats at a time */
+    PACK_ELEMENTS = 65536, /* elements that a packing task handles */
+    LEAST_STRIPS = 2,      /* fewest per packing task: neighbouring strips share
+                              pairs of cache lines */
 };
 
 /* A tile with fewer multiply-adds is not cut: see gemm.c. */
 #define LEAST_WORK 16e6
-/* Of b in strips at a time: a vocabulary's weights are large. */
+/* Limit of the packed part of b: the output layer of a vocabulary is larger. */
 #define PACKED_BYTES (16 << 20)
 
 static int64_t divide_up(int64_t a, int64_t b)
@@ -40,7 +42,7 @@ static int64_t at_most(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* NULL: BF16 must be widened to floats. */
+/* Returns NULL if BF16 must be widened to floats. */
 static const struct vp_gemm_bf16_kernels *kernels_of(void)
 {
 #if defined(__x86_64__)
@@ -92,17 +94,18 @@ static size_t strips_bytes(int64_t n, int64_t k)
     return (size_t)(divide_up(n, VP_STRIP) * strip_size(k)) * sizeof(uint16_t);
 }
 
-/* Both operands in strips, then what each thread has for itself; offsets in
- * bytes. Widened operands are the threads' own. */
+/* Scratch: strips of a, strips of b, then an area for each thread with its tile
+ * of c and, without BF16 kernels, its widened operands. Offsets are in
+ * bytes. */
 struct layout {
     int64_t n_at_once; /* columns of b that are packed at a time */
-    size_t b, threads;
+    size_t b, threads; /* offsets of the strips of b, and of the areas */
     size_t wide_a, wide_b,
-        thread_bytes; /* within a thread's part: c is first */
+        thread_bytes; /* offsets within, and bytes of, a thread's area */
     size_t n_bytes;
 };
 
-/* `tile_bytes`: of c, for each thread. */
+/* `tile_bytes` are the bytes of c in each thread's area. */
 static struct layout layout_of(const struct vp_gemm *gemm,
                                const struct vp_gemm_cut *cut, int n_threads,
                                size_t tile_bytes)
@@ -151,8 +154,8 @@ struct job {
     const struct vp_gemm_bf16_kernels *kernels;
     struct vp_gemm_cut cut;
     struct layout layout;
-    int64_t first_col, n_cols; /* those that are packed */
-    int64_t strips_at_once;    /* of a task that packs */
+    int64_t first_col, n_cols; /* columns of b that are packed now */
+    int64_t strips_at_once;    /* strips per packing task */
 };
 
 static uint16_t *strip_of_a(const struct job *job, int64_t row)
@@ -169,7 +172,7 @@ static uint16_t *strip_of_b(const struct job *job, int64_t col)
            (col - job->first_col) / VP_STRIP * strip_size(job->gemm->k);
 }
 
-/* Packs rows [begin, end) of a; `begin` is the first of a strip. */
+/* Packs rows [begin, end) of a; a strip begins at `begin`. */
 static void pack_rows(const struct job *job, int64_t begin, int64_t end)
 {
     const struct vp_factor *a = &job->gemm->a;
@@ -179,7 +182,7 @@ static void pack_rows(const struct job *job, int64_t begin, int64_t end)
               a->ld, a->transposed, end - begin, job->gemm->k);
 }
 
-/* Packs columns [begin, end) of b; `begin` is the first of a strip. */
+/* Packs columns [begin, end) of b; a strip begins at `begin`. */
 static void pack_cols(const struct job *job, int64_t begin, int64_t end)
 {
     const struct vp_factor *b = &job->gemm->b;
@@ -189,7 +192,8 @@ static void pack_cols(const struct job *job, int64_t begin, int64_t end)
               b->ld, b->transposed, end - begin, job->gemm->k);
 }
 
-/* A block at the edge of c, by way of a whole one. */
+/* Computes a block at the edge of c, of which only `rows` x `cols` are in c, in
+ * a whole block on the stack. */
 static void edge_block(const struct job *job, float *c, int64_t ldc,
                        int64_t rows, int64_t cols, const uint16_t *a,
                        const uint16_t *b, int64_t n, bool add)
@@ -203,8 +207,9 @@ static void edge_block(const struct job *job, float *c, int64_t ldc,
         memcpy(c + i * ldc, whole + i * VP_STRIP, (size_t)cols * sizeof(*c));
 }
 
-/* c [rows, cols] (+)= the product of strips from row `row` and column `col`
- * on. `room`: c has room for whole blocks. */
+/* c [rows, cols] = the product of the strips that begin at row `row` and column
+ * `col`; c is added if `add`. `room`: c has memory for whole blocks at its
+ * edges. */
 static void multiply_strips(const struct job *job, int64_t row, int64_t rows,
                             int64_t col, int64_t cols, float *c, int64_t ldc,
                             bool add, bool room)
@@ -236,7 +241,7 @@ static void multiply_strips(const struct job *job, int64_t row, int64_t rows,
     job->kernels->end();
 }
 
-/* dst [rows, cols] of floats from a factor's element (row, col) on. */
+/* dst [rows, cols] = the factor from element (row, col) on, as floats. */
 static void widen(float *dst, const struct vp_factor *f, int64_t row,
                   int64_t rows, int64_t col, int64_t cols)
 {
@@ -256,7 +261,8 @@ static void widen(float *dst, const struct vp_factor *f, int64_t row,
     }
 }
 
-/* The same as multiply_strips() without kernels for BF16. */
+/* Does what multiply_strips() does, by widened operands and oneDNN. `mine` is
+ * the area of the thread in scratch. */
 static void multiply_wide(const struct job *job, int64_t row, int64_t rows,
                           int64_t col, int64_t cols, float *c, int64_t ldc,
                           bool add, char *mine)
@@ -289,9 +295,9 @@ static void copy_rows(float *dst, int64_t dst_ld, const float *src,
         memcpy(dst + i * dst_ld, src + i * src_ld, (size_t)cols * sizeof(*dst));
 }
 
-/* The same as multiply_strips() by way of the thread's own tile. Rows of a weight
- * gradient are often a power of two apart: sums that are loaded from there and stored
- * again push each other out of the caches. */
+/* Computes a tile of c in the thread's own memory and copies it. Rows of a
+ * weight gradient are often a power of two apart: sums that were loaded from
+ * and stored to c itself would evict each other from the caches. */
 static void multiply_in_tile(const struct job *job, int64_t row, int64_t rows,
                              int64_t col, int64_t cols, float *tile)
 {
@@ -318,7 +324,7 @@ static void run_tile(void *ctx, int task, int thread)
     int64_t col = job->first_col + task / job->cut.rows * job->cut.tile_n;
     int64_t rows = at_most(job->cut.tile_m, gemm->m - row);
     int64_t cols = at_most(job->cut.tile_n, gemm->n - col);
-    bool own = job->kernels || !gemm->c;
+    bool own = job->kernels || !gemm->c; /* c is in the thread's area */
     float *c = own ? (float *)mine : gemm->c + row * gemm->ldc + col;
     int64_t ldc = own ? job->cut.tile_n : gemm->ldc;
 

@@ -1,4 +1,4 @@
-/* Blocks of BF16 products on AMX: 2 x 2 tiles of sums. */
+/* The BF16 product kernel for AMX: a block of c is 2 x 2 tiles of sums. */
 #include "backend/cpu/gemm_bf16.h"
 
 #if defined(__x86_64__)
@@ -7,7 +7,8 @@
 
 #define TARGET __attribute__((target("amx-tile,amx-bf16,avx512f")))
 
-/* What LDTILECFG reads: all eight tiles have 16 rows of 64 bytes. */
+/* The operand of the LDTILECFG instruction: eight tiles of 16 rows of 64
+ * bytes. */
 struct tile_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
@@ -25,8 +26,8 @@ static TARGET void begin(void)
     _tile_loadconfig(&config);
 }
 
-/* Registers that are in use would have to be saved with every change of
- * threads. */
+/* Releases the tile registers: while they are in use, each context switch saves
+ * them. */
 static TARGET void end(void)
 {
     _tile_release();
@@ -67,7 +68,7 @@ static TARGET void block(float *c, int64_t ldc, const uint16_t *a,
     _tile_stored(3, lower + 16, stride);
 }
 
-/* 64 KiB of a strip of b: tiles come from the level-2 cache as fast as they are
+/* 64 KiB of a strip of b: the level-2 cache delivers tiles as fast as they are
  * multiplied, and sums are loaded and stored half as often as with 32 KiB. */
 enum { K_BLOCKS = 32 };
 

@@ -1,4 +1,5 @@
-/* Blocks of BF16 products on AVX-512 with BF16: dot products of pairs. */
+/* The BF16 product kernel for AVX-512 with BF16 (dot products of pairs), and a
+ * measurement of its speed. */
 #include "backend/cpu/gemm_bf16.h"
 
 #if defined(__x86_64__)
@@ -11,13 +12,13 @@
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
-enum { ROWS = 8 }; /* of sums in registers, two vectors each */
+enum { ROWS = 8 }; /* rows of c whose sums are in registers, two vectors each */
 
 static void nothing(void)
 {
 }
 
-/* The pair that `p` points to, in all lanes. */
+/* Returns a vector with the pair at `p` in all lanes. */
 INLINE __m512bh pair(const uint16_t *p)
 {
     int both;
@@ -26,7 +27,7 @@ INLINE __m512bh pair(const uint16_t *p)
     return (__m512bh)_mm512_set1_epi32(both);
 }
 
-/* ROWS rows of c from as many rows of a tile of a. */
+/* Computes ROWS rows of c from ROWS rows of a tile of a. */
 INLINE void rows_of(float *c, int64_t ldc, const uint16_t *a, const uint16_t *b,
                     int64_t n, bool add)
 {
@@ -66,30 +67,30 @@ static TARGET void block(float *c, int64_t ldc, const uint16_t *a,
                 add);
 }
 
-/* 32 KiB of a strip of b stay in a level-1 cache. */
+/* 32 KiB of a strip of b, which stay in a level-1 cache. */
 enum { K_BLOCKS = 16 };
 
 const struct vp_gemm_bf16_kernels vp_gemm_avx512_bf16 = { K_BLOCKS, nothing,
                                                           nothing, block };
 
-/* ---- How fast ----------------------------------------------------------- */
+/* ---- Measuring speed ---------------------------------------------------- */
 
 enum {
-    TIMED_BLOCKS = 16,                                        /* of k */
-    TIMED_ADDS = 2 * VP_STRIP * VP_STRIP * 32 * TIMED_BLOCKS, /* flops */
-    CHAINS = 16,                                              /* of sums */
-    ROUNDS = 12, /* of which the quickest counts: others may use the core */
+    TIMED_BLOCKS = 16, /* blocks of a strip */
+    TIMED_FLOPS = 2 * VP_STRIP * VP_STRIP * 32 * TIMED_BLOCKS,
+    CHAINS = 16, /* independent sums, which hide the latency of an addition */
+    ROUNDS = 12, /* the fastest one counts: other processes may use the core */
 };
 
-/* Multiplies and adds TIMED_ADDS floats in registers; returns a sum, so that the
- * work is not optimised away. */
+/* Does TIMED_FLOPS operations on floats in registers. Returns a sum, so that
+ * the compiler cannot remove the work. */
 static TARGET float multiply_floats(float x)
 {
     __m512 sums[CHAINS], factor = _mm512_set1_ps(x), total;
 
     for (int i = 0; i < CHAINS; i++)
         sums[i] = _mm512_set1_ps((float)i);
-    for (int n = 0; n < TIMED_ADDS / (2 * 16 * CHAINS); n++)
+    for (int n = 0; n < TIMED_FLOPS / (2 * 16 * CHAINS); n++)
         for (int i = 0; i < CHAINS; i++)
             sums[i] = _mm512_fmadd_ps(sums[i], factor, factor);
     total = sums[0];

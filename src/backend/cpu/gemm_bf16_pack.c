@@ -1,4 +1,5 @@
-/* Operands of BF16 products in the order in which the kernels read them. */
+/* Packs operands of BF16 products into the strips that gemm_bf16.h
+ * describes. */
 #include "backend/cpu/gemm_bf16.h"
 
 #if defined(__x86_64__)
@@ -10,13 +11,14 @@
 
 enum { TILE = 16, TILE_ELEMENTS = 512 };
 
-/* Bits for the first n of 32; none for n <= 0. */
+/* Returns a mask of the first n of 32 lanes; an empty one for n <= 0. */
 INLINE __mmask32 below(int64_t n)
 {
     return n >= 32 ? 0xFFFFFFFFu : n <= 0 ? 0 : (1u << n) - 1;
 }
 
-/* Sixteen rows of 32 elements: `n` rows of `k` elements, zeros behind. */
+/* Loads 16 rows of 32 elements from `n` rows of `k` elements; the rest is
+ * zero. */
 INLINE void load_rows(__m512i r[TILE], const uint16_t *src, int64_t ld,
                       int64_t n, int64_t k)
 {
@@ -25,8 +27,8 @@ INLINE void load_rows(__m512i r[TILE], const uint16_t *src, int64_t ld,
                      : _mm512_setzero_si512();
 }
 
-/* Sixteen pairs of rows, the elements of a pair side by side: `k` rows of `n`
- * elements, zeros behind. */
+/* Loads 16 pairs of rows and interleaves the elements of each pair, from `k`
+ * rows of `n` elements; the rest is zero. */
 INLINE void load_pairs(__m512i r[TILE], const uint16_t *src, int64_t ld,
                        int64_t n, int64_t k)
 {
@@ -45,8 +47,8 @@ INLINE void load_pairs(__m512i r[TILE], const uint16_t *src, int64_t ld,
     }
 }
 
-/* The 16 x 16 matrix of pairs, transposed: within fours of rows, then their fours
- * of columns. */
+/* Transposes a 16 x 16 matrix of pairs: first within groups of 4 rows, then
+ * groups of 4 columns across them. */
 INLINE void transpose(__m512i r[TILE])
 {
     __m512i t[TILE];
@@ -82,7 +84,9 @@ INLINE void store(uint16_t *dst, const __m512i r[TILE])
         _mm512_storeu_si512(dst + 32 * i, r[i]);
 }
 
-/* A tile from 16 rows along k, or from 32 rows across it. */
+/* Packs one tile. `along`: rows of `src` run along k, and 16 of them are read;
+ * else they run across k, and 32 are read. `turned`: the pairs are
+ * transposed. */
 INLINE void pack_tile(uint16_t *dst, const uint16_t *src, int64_t ld,
                       bool along, bool turned, int64_t n, int64_t k)
 {
@@ -97,7 +101,8 @@ INLINE void pack_tile(uint16_t *dst, const uint16_t *src, int64_t ld,
     store(dst, r);
 }
 
-/* The two tiles of 32 k of a strip that has `n` rows or columns left. */
+/* Packs the two tiles of a block of a strip, from at most `n` rows or
+ * columns. */
 INLINE void pack_block(uint16_t *dst, const uint16_t *src, int64_t ld,
                        bool along, bool turned, int64_t n, int64_t k)
 {
@@ -106,9 +111,9 @@ INLINE void pack_block(uint16_t *dst, const uint16_t *src, int64_t ld,
               turned, n - TILE, k);
 }
 
-/* `along` and `turned` are constants where this is inlined. Rows of `src` that lie
- * across k are read for all strips before the next rows: neighbouring strips share
- * cache lines and pages. */
+/* Packs all strips. `along` and `turned` are constants after inlining. Rows of
+ * `src` that run across k are read for all strips before the next rows, since
+ * neighbouring strips share cache lines and pages. */
 INLINE void pack(uint16_t *dst, const uint16_t *src, int64_t ld, bool along,
                  bool turned, int64_t n, int64_t k)
 {

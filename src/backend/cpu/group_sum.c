@@ -1,5 +1,5 @@
 /* group_sum and group_copy: sums over the members of a tensor-parallel group. Members
- * add floats, in member order; a result of BF16 is rounded once. */
+ * add floats, in member order; a BF16 result is rounded once. */
 #include "backend/cpu/group_sum.h"
 
 #include "backend/cpu/chunk.h"
@@ -50,7 +50,7 @@ static void widen_task(void *ctx, int task, int thread)
                         (const uint16_t *)x->from + at, n);
 }
 
-/* to = sum + bias, or to += sum. */
+/* to = sum + bias, or to += sum if `add`. */
 static void finish_task(void *ctx, int task, int thread)
 {
     const struct group_sum *x = ctx;
@@ -68,7 +68,8 @@ static void finish_task(void *ctx, int task, int thread)
     }
 }
 
-/* With F32 the sum is made where its result goes, or where the part is. */
+/* With F32 the sum is computed in the memory of the result or, if it is added
+ * to that, in the memory of the input. */
 static void run(struct group_sum *x)
 {
     const struct vp_members *members = x->args->members;
@@ -90,7 +91,7 @@ void vp_cpu_group_sum_f(const struct vp_kargs *args)
     run(&x);
 }
 
-/* The part is overwritten: nothing else reads it. */
+/* May overwrite dout, which no other call reads. */
 void vp_cpu_group_copy_b(const struct vp_kargs *args)
 {
     struct group_sum x = group_sum_of(args, args->dout, args->din[0],
@@ -99,7 +100,8 @@ void vp_cpu_group_copy_b(const struct vp_kargs *args)
     run(&x);
 }
 
-/* The bias gradient sums dout over rows, as that of a linear layer. */
+/* The bias gradient is the sum of dout over rows, as in a linear layer: a
+ * partial sum for each chunk of rows goes to scratch. */
 void vp_cpu_group_sum_w(const struct vp_kargs *args, int64_t begin, int64_t end)
 {
     const struct vp_value *out = vp_arg_value(args, args->op->out);

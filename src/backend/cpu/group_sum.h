@@ -1,4 +1,5 @@
-/* The kernels of group_sum and group_copy. */
+/* The kernels of group_sum and group_copy, sums over the members of a
+ * tensor-parallel group. The last function returns their scratch bytes. */
 #ifndef VP_BACKEND_CPU_GROUP_SUM_H
 #define VP_BACKEND_CPU_GROUP_SUM_H
 

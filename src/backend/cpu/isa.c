@@ -1,4 +1,4 @@
-/* Chooses the instruction set at run time. */
+/* Detects the processor's instruction sets, and chooses one at run time. */
 #include "backend/cpu/isa.h"
 
 #include <dnnl.h>
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* <asm/prctl.h> of Linux 5.16. */
+/* From <asm/prctl.h> of Linux 5.16; older headers lack them. */
 enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
 #endif
 
@@ -27,7 +27,7 @@ static const struct {
 };
 
 static _Atomic(int) chosen = VP_ISA_BEST;
-/* What VP_ISA_BEST means: set by the environment. */
+/* The upper limit that VP_ISA_BEST stands for; VPIPE_ISA lowers it. */
 static _Atomic(int) best = VP_ISA_COUNT - 1;
 
 #if defined(__x86_64__)
@@ -50,8 +50,9 @@ static bool has_avx512_bf16(void)
     return has_avx512() && __builtin_cpu_supports("avx512bf16");
 }
 
-/* The processor has AMX, and Linux lets this process use its registers: it must
- * be asked, and all threads may then. */
+/* Returns true if the processor has AMX and Linux permits its use. The
+ * permission must be requested once, and holds for all threads of the
+ * process. */
 static bool has_amx_bf16(void)
 {
     enum { TILE = 1 << 24, BF16 = 1 << 22 };
@@ -120,15 +121,17 @@ enum vp_status vp_cpu_read_isa(struct vp_err *err)
     if (isa == VP_ISA_COUNT)
         return vp_err_refuse(
             err, "",
-            "VPIPE_ISA: unknown instruction set '%.40s'; plain, avx2, avx512, "
-            "avx512_bf16 or amx_bf16",
+            "VPIPE_ISA: unknown instruction set '%.40s'; use plain, avx2, "
+            "avx512, avx512_bf16 or amx_bf16",
             name);
     if (!has_isa((enum vp_isa)isa))
         return vp_err_refuse(
-            err, "", "VPIPE_ISA: this processor lacks %s; use less", name);
+            err, "",
+            "VPIPE_ISA: this processor lacks %s; use a smaller instruction set",
+            name);
     if (atomic_exchange(&best, isa) != isa)
         atomic_store(&chosen, VP_ISA_BEST);
-    /* Refused after the first product, when it has been set already. */
+    /* Fails after the first product, but then a call before has set it. */
     dnnl_set_max_cpu_isa(isas[isa].dnnl);
     return VP_OK;
 }

@@ -1,4 +1,5 @@
-/* The tables of CPU kernels. What a kernel is given is in backend/args.h. */
+/* The tables of CPU kernels. Their arguments are described in
+ * backend/args.h. */
 #ifndef VP_BACKEND_CPU_KERNEL_H
 #define VP_BACKEND_CPU_KERNEL_H
 
@@ -7,22 +8,25 @@
 
 typedef void (*vp_cpu_kernel_fn)(const struct vp_kargs *args);
 
-/* Rows [begin, end) of a call that makes each row of its results from the same
- * rows of its inputs; all have as many rows as the operator's output. The
- * range lies in one chunk of vp_chunks_sums(), whose rows come in order from
- * one thread, a multiple of four at a time: sums over rows may go on. */
+/* A row-wise kernel: computes rows [begin, end) of a call in which each row of
+ * the results depends only on the same row of the inputs, and all these tensors
+ * have the number of rows of the operator's output. The range lies in one chunk
+ * of vp_chunks_sums(). One thread gets all ranges of a chunk, in ascending
+ * order; the length of each but the last is a multiple of four. So a kernel may
+ * add up sums over the rows of a chunk from call to call. */
 typedef void (*vp_cpu_rows_fn)(const struct vp_kargs *args, int64_t begin,
                                int64_t end);
 
 struct vp_cpu_rows {
-    vp_cpu_rows_fn fn;    /* NULL: not a kernel of rows */
-    vp_cpu_kernel_fn end; /* after all rows; NULL: nothing is left to do */
+    vp_cpu_rows_fn fn;    /* NULL: the kernel is not row-wise */
+    vp_cpu_kernel_fn end; /* optional: called once after all rows */
 };
 
 struct vp_cpu_kernels {
     /* NULL where the operator has no kernel for the phase. */
     vp_cpu_kernel_fn fn[VP_OP_KIND_COUNT][VP_PHASE_COUNT];
-    /* The same for calls that may share a pool job with their neighbours. */
+    /* Row-wise kernels: such calls may share a pool job with their
+     * neighbours. */
     struct vp_cpu_rows rows[VP_OP_KIND_COUNT][VP_PHASE_COUNT];
     /* Bytes of scratch for a call; NULL means none. */
     size_t (*scratch_bytes)(const struct vp_graph *graph,
@@ -30,10 +34,11 @@ struct vp_cpu_kernels {
                             int n_threads);
 };
 
-extern const struct vp_cpu_kernels vp_cpu_fast;    /* kernels for use */
-extern const struct vp_cpu_kernels vp_cpu_ref_f32; /* plain-C twins */
-extern const struct vp_cpu_kernels vp_cpu_ref_f64; /* the same in double */
-/* The twins in float between BF16 tensors. The kernels for use are for both. */
+extern const struct vp_cpu_kernels vp_cpu_fast; /* optimised; F32 and BF16 */
+/* Reference kernels in plain C, in float and in double. */
+extern const struct vp_cpu_kernels vp_cpu_ref_f32;
+extern const struct vp_cpu_kernels vp_cpu_ref_f64;
+/* Reference kernels for BF16 tensors: they compute in float. */
 extern const struct vp_cpu_kernels vp_cpu_ref_bf16;
 
 #endif

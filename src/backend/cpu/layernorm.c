@@ -36,7 +36,8 @@ void vp_cpu_layernorm_b(const struct vp_kargs *args, int64_t begin, int64_t end)
     }
 }
 
-/* Partial sums of a chunk of rows: dgamma, dbeta in scratch [chunks, 2, C]. */
+/* Adds the rows to the partial sums of their chunk: dgamma and dbeta in scratch
+ * [chunks, 2, C]. */
 void vp_cpu_layernorm_w(const struct vp_kargs *args, int64_t begin, int64_t end)
 {
     const struct vp_simd *simd = vp_simd(args->graph->dtype);

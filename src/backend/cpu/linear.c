@@ -12,7 +12,7 @@ struct linear {
     int64_t rows, K, N;
     enum vp_act act;
     const void *bias; /* or NULL */
-    void *z, *out;    /* forward; z is NULL without an activation */
+    void *z, *out;    /* forward only; z is NULL without an activation */
     const void *dz;   /* backward: the gradient of z */
 };
 
@@ -34,9 +34,9 @@ static struct linear linear_of(const struct vp_kargs *args)
     };
 }
 
-/* The product of a phase, without its addresses. What is not a gradient of
- * weights has the type of values, and takes its floats from tiles in scratch if
- * that is not float. */
+/* Returns the product of a phase, without addresses. With BF16, F and B have no
+ * `c`: their results are rounded from float tiles in scratch. W writes
+ * floats. */
 static struct vp_gemm product_of(const struct vp_graph *graph,
                                  const struct vp_op *op, enum vp_phase phase)
 {
@@ -73,10 +73,10 @@ static void finish_tile(void *ctx, int64_t row, int64_t rows, int64_t col,
     }
 }
 
-/* Decoding has few rows: the time is that of reading the weights, which a
- * product that packs them would read twice. Each element has the bits of its own
- * row, whatever the other rows are. Graphs without a cache keep the bits of a
- * product. */
+/* Decoding has few rows: reading the weights takes most of the time, and a
+ * product that packs them would read them twice. So each element is a dot
+ * product, whose bits do not depend on the other rows. Graphs without a cache
+ * always use a product. */
 enum { FEW_ROWS = 64 };
 
 static bool has_few_rows(const struct vp_graph *graph, const struct vp_op *op)
@@ -85,7 +85,7 @@ static bool has_few_rows(const struct vp_graph *graph, const struct vp_op *op)
            graph->cache.n_lines > 0;
 }
 
-/* Where the sums [rows, N] lie: BF16 has them in scratch. */
+/* Returns the memory for the sums [rows, N]; scratch with BF16. */
 static float *few_rows_sums(const struct linear *x)
 {
     if (x->simd->dtype != VP_DTYPE_F32)
@@ -95,7 +95,7 @@ static float *few_rows_sums(const struct linear *x)
 
 struct few_rows {
     const struct linear *linear;
-    struct vp_chunks chunks; /* of the N columns */
+    struct vp_chunks chunks; /* cut of the N columns */
 };
 
 static void few_rows_task(void *ctx, int task, int thread)
@@ -154,7 +154,7 @@ static void dz_rows(const struct vp_kargs *args, int64_t begin, int64_t end)
         x.simd->act(vp_elem(x.simd, args->recomputed_out, at), z, x.act, n);
 }
 
-/* A tile of dx from its floats. */
+/* BF16: rounds a finished tile to dx, or adds it. */
 static void put_tile(void *ctx, int64_t row, int64_t rows, int64_t col,
                      int64_t cols, const float *tile, int64_t ld)
 {
@@ -190,8 +190,8 @@ void vp_cpu_linear_b(const struct vp_kargs *args)
 
 /* ---- W ------------------------------------------------------------------ */
 
-/* The bias gradient sums dz over rows: partial sums of row chunks go to
- * scratch [chunks, N]. */
+/* The bias gradient is the sum of dz over rows: a partial sum for each chunk of
+ * rows goes to scratch [chunks, N]. */
 static void bias_rows(const struct vp_kargs *args, int64_t begin, int64_t end)
 {
     struct linear x = linear_of(args);
@@ -228,7 +228,8 @@ void vp_cpu_linear_w(const struct vp_kargs *args)
         vp_cpu_gemm(args->pool, &product);
 }
 
-/* The bias' sums and the product's scratch are not in use at the same time. */
+/* The sums of the bias and the scratch of the product share memory: they are
+ * not in use at the same time. */
 size_t vp_cpu_linear_scratch(const struct vp_graph *graph,
                              const struct vp_op *op, enum vp_phase phase,
                              int n_threads)
@@ -239,7 +240,7 @@ size_t vp_cpu_linear_scratch(const struct vp_graph *graph,
     size_t sums = 0, n_bytes;
 
     if (phase == VP_PHASE_W)
-        product.c = &somewhere; /* it is given there, and not looked at */
+        product.c = &somewhere; /* only that it is not NULL matters */
     n_bytes = vp_cpu_gemm_scratch(&product, n_threads);
     if (phase == VP_PHASE_F && graph->dtype != VP_DTYPE_F32 &&
         has_few_rows(graph, op))

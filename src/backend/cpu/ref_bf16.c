@@ -1,17 +1,17 @@
-/* The twins of BF16 kernels: the float twins between widened inputs and rounded
- * results. So each tensor that a kernel writes is rounded once, and nothing within
- * the kernel is. */
+/* Reference kernels for BF16: they widen the inputs to float, run the reference
+ * kernel in float and round the results. Each tensor that a kernel writes is
+ * rounded once, and nothing within the kernel is. */
 #include "backend/cpu/kernel.h"
 
-/* Tensors of two bytes that a call may name. */
+/* The most BF16 tensors that a call may have. */
 enum { MOST = 4 + 2 * VP_MAX_IN + VP_MAX_AUX + VP_MAX_PARAM };
 
-/* Floats in scratch for a tensor of BF16. */
+/* The float copy of a BF16 tensor, in scratch. */
 struct wide {
     void *narrow;
     float *wide;
     int64_t n;
-    bool written;
+    bool written; /* the kernel writes it: round it afterwards */
 };
 
 struct call {
@@ -20,7 +20,8 @@ struct call {
     float *free; /* the rest of the scratch */
 };
 
-/* The floats of `narrow`, which are shared by all that share its memory. */
+/* Returns the float copy of `narrow`. Arguments with the same address share a
+ * copy. */
 static void *widen(struct call *call, const void *narrow, int64_t n,
                    bool written)
 {
@@ -40,7 +41,8 @@ static void *widen(struct call *call, const void *narrow, int64_t n,
     return wide->wide;
 }
 
-/* Ids and statistics stay as they are. */
+/* Returns the float copy of a BF16 value, and other values (ids, statistics)
+ * unchanged. */
 static void *widen_value(struct call *call, const struct vp_graph *graph,
                          vp_val value, const void *narrow, bool written)
 {
@@ -85,7 +87,8 @@ static size_t float_bytes(const struct vp_graph *graph, vp_val value)
                                   sizeof(float);
 }
 
-/* Of all tensors, as if none shared memory. */
+/* Returns the bytes of float copies of all tensors, as if none shared
+ * memory. */
 static size_t wide_bytes(const struct vp_graph *graph, const struct vp_op *op)
 {
     size_t n_bytes = 4 * float_bytes(graph, op->out);
@@ -139,7 +142,7 @@ static size_t scratch_bytes(const struct vp_graph *graph,
            vp_cpu_ref_f32.scratch_bytes(graph, op, phase, n_threads);
 }
 
-/* Copies widen and round exactly. */
+/* For copies, widening and rounding are exact. */
 const struct vp_cpu_kernels vp_cpu_ref_bf16 = {
     .fn = {
         [VP_OP_EMBED] = { [VP_PHASE_F] = forward, [VP_PHASE_W] = weights },

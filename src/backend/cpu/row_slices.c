@@ -1,12 +1,13 @@
-/* reduce_scatter and all_gather: between a value of all rows, [rows, C], and the slices
- * of rows that the members of a tensor-parallel group have. Members add floats, in
- * member order; a result of BF16 is rounded once. Slices are gathered as they are.
+/* reduce_scatter and all_gather: they convert between a value with all rows,
+ * [rows, C], and slices of rows, one for each member of a tensor-parallel
+ * group. Members add floats, in member order; a BF16 result is rounded once.
+ * Gathering only copies.
  *
  *            rows            slice of member 0 | 1 | 2, whose last row is padding
  *   F  x  [ 0 1 2 3 4 ]  ->  [ 0 1 ] [ 2 3 ] [ 4 . ]     reduce_scatter
  *   F     [ 0 1 2 3 4 ]  <-  [ 0 1 ] [ 2 3 ] [ 4 . ]     all_gather
  *
- * and in B the other way round. */
+ * B has the opposite direction. */
 #include "backend/cpu/row_slices.h"
 
 #include "backend/cpu/chunk.h"
@@ -18,9 +19,9 @@
 struct row_slices {
     const struct vp_kargs *args;
     const struct vp_simd *simd;
-    int64_t rows, cols;   /* of the whole value */
+    int64_t rows, cols;   /* shape of the whole value */
     int64_t slice;        /* rows of a slice, with padding */
-    int64_t first, n_own; /* rows of this member */
+    int64_t first, n_own; /* this member's rows of the whole, without padding */
     const void *from;
     float *sum; /* [rows, cols] */
     void *to;   /* [slice, cols] */
@@ -54,7 +55,8 @@ static void widen_task(void *ctx, int task, int thread)
                     n);
 }
 
-/* to = sum + bias, or to += sum, of the own rows; padding is zero. */
+/* to = sum + bias, or to += sum if `add`, in this member's rows; padding
+ * becomes zero. */
 static void finish_task(void *ctx, int task, int thread)
 {
     const struct row_slices *x = ctx;
@@ -75,7 +77,8 @@ static void finish_task(void *ctx, int task, int thread)
     }
 }
 
-/* With F32 the sum is made where the part is: nothing else reads that. */
+/* With F32 the sum is computed in the memory of the input, which no other call
+ * reads. */
 static void reduce_scatter(struct row_slices *x)
 {
     const struct vp_members *members = x->args->members;
@@ -93,7 +96,8 @@ static void reduce_scatter(struct row_slices *x)
     vp_pool_run(x->args->pool, x->chunks.n, finish_task, x);
 }
 
-/* Without a group, as blocks are measured, the first slice is all there is. */
+/* Without a group, as when blocks are profiled, the slice of member 0 is copied
+ * and the other rows are zero. */
 static void all_gather(const struct row_slices *x, const void *slice,
                        void *whole)
 {
@@ -119,7 +123,8 @@ void vp_cpu_reduce_scatter_f(const struct vp_kargs *args)
     reduce_scatter(&x);
 }
 
-/* A part of a sum has one reader: its gradient is written once. */
+/* The input of a reduce_scatter has no other reader, so its gradient is never
+ * added to. */
 void vp_cpu_reduce_scatter_b(const struct vp_kargs *args)
 {
     struct row_slices x = slices_of(args, args->op->out);

@@ -1,4 +1,5 @@
-/* The kernels of reduce_scatter and all_gather. */
+/* The kernels of reduce_scatter and all_gather, over the members of a
+ * tensor-parallel group. The last function returns their scratch bytes. */
 #ifndef VP_BACKEND_CPU_ROW_SLICES_H
 #define VP_BACKEND_CPU_ROW_SLICES_H
 

@@ -1,9 +1,11 @@
+/* Runs row-wise kernels in bands, and finds calls that may share a job without
+ * changing results. */
 #include "backend/cpu/rows.h"
 
 #include "backend/cpu/chunk.h"
 
-/* Elements of a band: the few tensors of a run stay in a core's cache. A task
- * is not smaller either. */
+/* Elements of a band: the bands of the tensors of a run fit a core's cache
+ * together. Also the least elements of a task. */
 enum { BAND_ELEMENTS = 16384 };
 
 /* ---- Running ------------------------------------------------------------ */
@@ -12,7 +14,7 @@ struct job {
     const struct vp_rows_call *calls;
     int n;
     int64_t chunk_rows, band_rows;
-    struct vp_chunks tasks; /* of whole chunks */
+    struct vp_chunks tasks; /* rows: whole chunks of vp_chunks_sums() */
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -68,7 +70,7 @@ void vp_cpu_rows_run(const struct vp_rows_call *calls, int n)
 struct use {
     struct vp_ref ref;
     int64_t n_bytes;
-    int64_t row_bytes; /* 0: not row by row */
+    int64_t row_bytes; /* 0: the call does not use it row by row */
     bool written;
 };
 
@@ -95,7 +97,7 @@ static void use_value(struct uses *uses, const struct vp_graph *graph,
     use(uses, ref, n_bytes, n_bytes / graph->values[value].rows, written);
 }
 
-/* A parameter, or its gradient: what is written, in floats. */
+/* A parameter that is read, or its gradient, in floats, that is written. */
 static void use_param(struct uses *uses, const struct vp_graph *graph,
                       struct vp_ref ref, vp_par par, bool written)
 {
@@ -108,7 +110,8 @@ static void use_param(struct uses *uses, const struct vp_graph *graph,
             0, written);
 }
 
-/* All that a call names, whether or not its kernel looks at it. */
+/* Returns all memory that a call refers to, even if its kernel does not use
+ * it. */
 static struct uses uses_of(const struct vp_cpu_kernels *kernels, int n_threads,
                            const struct vp_graph *graph,
                            const struct vp_call *call)
@@ -138,8 +141,9 @@ static struct uses uses_of(const struct vp_cpu_kernels *kernels, int n_threads,
     return uses;
 }
 
-/* Row by row, the order of two calls is kept only if a row of one is the
- * memory of the same row of the other. */
+/* Returns true if running two calls band by band could change a result: they
+ * share memory, at least one writes it, and the shared bytes are not the same
+ * row of both. */
 static bool conflict(const struct use *a, const struct use *b)
 {
     int64_t a_begin = a->ref.offset, b_begin = b->ref.offset;
@@ -160,6 +164,7 @@ static bool any_conflict(const struct uses *a, const struct uses *b)
     return false;
 }
 
+/* Returns VP_NONE if the call has no row-wise kernel. */
 static int64_t rows_of(const struct vp_cpu_kernels *kernels,
                        const struct vp_graph *graph, const struct vp_call *call)
 {

@@ -1,10 +1,11 @@
+/* Scatter-add of rows: a counting sort by index, then sums in parallel. */
 #include "backend/cpu/scatter.h"
 
 #include "backend/cpu/simd.h"
 
 #include <string.h>
 
-/* A task owns this part of the table. */
+/* Size of the part of the table that one task sums. */
 enum { PART_ROWS = 64, PART_COLS = 256 };
 
 struct job {
@@ -12,7 +13,7 @@ struct job {
     const struct vp_simd *to, *from; /* for the types of dst and src */
     int32_t *end;    /* [dst_rows]: where the rows of an index end in `order` */
     int32_t *order;  /* [n]: rows sorted by index, stable */
-    int64_t n_parts; /* of rows */
+    int64_t n_parts; /* number of parts of PART_ROWS rows */
 };
 
 size_t vp_scatter_bytes(int64_t dst_rows, int64_t n)
@@ -20,8 +21,8 @@ size_t vp_scatter_bytes(int64_t dst_rows, int64_t n)
     return (size_t)(dst_rows + n) * sizeof(int32_t);
 }
 
-/* Counting sort: end[] first holds where an index begins, and moves on to
- * where it ends as its rows are put in place. */
+/* Counting sort: end[k] is first the place where the rows of index k begin, and
+ * is advanced to their end as they are put in place. */
 static void sort_rows(const struct job *job)
 {
     const struct vp_scatter *s = job->scatter;
@@ -44,7 +45,8 @@ static void sort_rows(const struct job *job)
             job->order[job->end[s->index[i]]++] = (int32_t)i;
 }
 
-/* One row's part of the table, from the rows [at, end) in `order`. */
+/* Sums columns [col, col + cols) of one table row, from the rows at [at, end)
+ * in `order`. */
 static void sum_row(const struct job *job, void *dst, int64_t col, int64_t cols,
                     int32_t at, int32_t end)
 {

@@ -1,6 +1,6 @@
-/* Adding rows to the rows of a table that their index names, without atomics:
- * rows are sorted by index, each table row is summed by one task, in the order
- * of the rows, in floats. */
+/* Adds rows of a matrix to rows of a table selected by an index, as in the
+ * backward of an embedding, without atomics: rows are sorted by index, and one
+ * task sums all rows of one table row, in their order, in floats. */
 #ifndef VP_BACKEND_CPU_SCATTER_H
 #define VP_BACKEND_CPU_SCATTER_H
 
@@ -9,7 +9,7 @@
 /* dst[index[i]] += scale * src[i] for all i < n with index[i] >= 0.
  * dst: [dst_rows, cols], src: [n, cols]. */
 struct vp_scatter {
-    enum vp_dtype dtype; /* of dst */
+    enum vp_dtype dtype; /* type of dst */
     void *dst;
     int64_t dst_rows, cols;
     enum vp_dtype src_dtype;
@@ -18,7 +18,7 @@ struct vp_scatter {
     int64_t n;
     float scale;
     bool add;      /* false: dst is set to zero first */
-    void *scratch; /* vp_scatter_bytes() */
+    void *scratch; /* bytes: vp_scatter_bytes(dst_rows, n) */
 };
 
 void vp_cpu_scatter(struct vp_pool *pool, const struct vp_scatter *scatter);

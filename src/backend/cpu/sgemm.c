@@ -1,3 +1,4 @@
+/* The call of oneDNN's sgemm for a part of a product. */
 #include "backend/cpu/sgemm.h"
 
 #include "base/status.h"

@@ -1,4 +1,5 @@
-/* The table for the instruction set in use, and elements as numbers. */
+/* Selects the table of row kernels for the instruction set in use, and converts
+ * single elements. */
 #include "backend/cpu/simd.h"
 
 #include "backend/cpu/isa.h"

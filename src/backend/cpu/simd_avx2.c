@@ -25,7 +25,8 @@ INLINE vec vec_load(const float *p)
     return (vec){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) };
 }
 
-/* Lanes [begin, begin + 8) of a vector: all ones in those below n. */
+/* Returns a mask of lanes [begin, begin + 8) of a vector: all ones in lanes
+ * below n. */
 INLINE __m256i lanes_below(int n, int begin)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -72,8 +73,8 @@ INLINE vec vec_load16_n(const uint16_t *p, int n)
     return vec_load16(whole);
 }
 
-/* The nearest BF16 in the upper halves; the lower ones hold rubbish. NaN stays
- * one. */
+/* Rounds to BF16 in the upper half of each lane; the lower half is undefined.
+ * NaN stays NaN. */
 INLINE __m256i round_up16(__m256 a)
 {
     __m256i bits = _mm256_castps_si256(a);
@@ -154,7 +155,7 @@ INLINE vec vec_max(vec a, vec b)
     return (vec){ _mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi) };
 }
 
-/* Eight bits as eight lanes of ones or zeros. */
+/* Returns eight lanes, all ones where the bit is set, else zeros. */
 INLINE __m256 bits_to_lanes(int bits)
 {
     const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -212,7 +213,8 @@ INLINE float vec_most(vec a)
 
 /* ---- Philox: four calls at once, one per 64-bit lane -------------------- */
 
-/* Words 0, 1 of each call in the lanes of w01, words 2, 3 in those of w23. */
+/* Results: words 0 and 1 of each call in the lanes of w01, words 2 and 3 in
+ * w23. */
 struct calls {
     __m256i w01, w23;
 };
@@ -222,8 +224,8 @@ INLINE __m256i xor3(__m256i a, __m256i b, __m256i c)
     return _mm256_xor_si256(_mm256_xor_si256(a, b), c);
 }
 
-/* A state word is the low half of its lane; the high half is left to hold
- * rubbish, which the 32-bit multiplication ignores. */
+/* A state word is the low half of its lane; the high half is undefined, and the
+ * 32-bit multiplication ignores it. */
 INLINE struct calls philox(const struct vp_dropout *dropout, uint64_t sample,
                            __m256i c0, __m256i c1)
 {
@@ -254,7 +256,7 @@ INLINE struct calls philox(const struct vp_dropout *dropout, uint64_t sample,
     };
 }
 
-/* One bit per byte that is at least the threshold. */
+/* Returns a bit for each byte, set if the byte is at least `threshold`. */
 INLINE uint32_t keep_bytes(__m256i bytes, uint32_t threshold)
 {
     __m256i limit = _mm256_set1_epi8((char)(threshold - 1));
@@ -284,8 +286,8 @@ ENTRY void simd_keep_row(vp_bits16 *keep, const struct vp_dropout *dropout,
     }
 }
 
-/* The lanes c = 0 .. 3 of a query, each four 16-bit units j (both bytes b),
- * become [j][c]: 32 keys in their order. */
+/* Reorders the 16-bit units of a query from [c][j] to [j][c], both 0..3: then
+ * the bytes are those of 32 keys in ascending order. */
 INLINE __m256i order_keys(__m256i lanes)
 {
     const __m256i in_pair = _mm256_broadcastsi128_si256(

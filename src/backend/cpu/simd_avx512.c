@@ -57,8 +57,8 @@ INLINE vec vec_load16_n(const uint16_t *p, int n)
     return widen(_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p));
 }
 
-/* The nearest BF16 in the upper halves; the lower ones hold rubbish. NaN stays
- * one. */
+/* Rounds to BF16 in the upper half of each lane; the lower half is undefined.
+ * NaN stays NaN. */
 INLINE __m512i round_up16(vec a)
 {
     __m512i bits = _mm512_castps_si512(a.v);
@@ -179,13 +179,14 @@ INLINE float vec_most(vec a)
 
 /* ---- Philox: eight calls at once, one per 64-bit lane ------------------- */
 
-/* Words 0, 1 of each call in the lanes of w01, words 2, 3 in those of w23. */
+/* Results: words 0 and 1 of each call in the lanes of w01, words 2 and 3 in
+ * w23. */
 struct calls {
     __m512i w01, w23;
 };
 
-/* A state word is the low half of its lane; the high half is left to hold
- * rubbish, which the 32-bit multiplication ignores. */
+/* A state word is the low half of its lane; the high half is undefined, and the
+ * 32-bit multiplication ignores it. */
 INLINE struct calls philox(const struct vp_dropout *dropout, uint64_t sample,
                            __m512i c0, __m512i c1)
 {
@@ -216,7 +217,7 @@ INLINE struct calls philox(const struct vp_dropout *dropout, uint64_t sample,
     };
 }
 
-/* One bit per byte that is at least the threshold. */
+/* Returns a bit for each byte, set if the byte is at least `threshold`. */
 INLINE uint64_t keep_bytes(__m512i bytes, uint32_t threshold)
 {
     __m512i limit = _mm512_set1_epi8((char)(threshold - 1));
@@ -245,9 +246,10 @@ ENTRY void simd_keep_row(vp_bits16 *keep, const struct vp_dropout *dropout,
     }
 }
 
-/* A vector holds the calls of queries g and g + 1, lane 4 (g % 2) + c. In a
- * lane, 16-bit unit j (both bytes b) is for keys 8j + 2c: units are reordered
- * from [query][c][j] to [query][j][c], 32 keys in their order. */
+/* A vector has the calls of queries g and g + 1, in lane 4 (g % 2) + c. In a
+ * lane, the two bytes of 16-bit unit j are for keys 8j + 2c and 8j + 2c + 1:
+ * units are reordered from [query][c][j] to [query][j][c], 32 keys in ascending
+ * order. */
 ENTRY void simd_keep_tile(vp_bits16 *keep, int64_t ld,
                           const struct vp_dropout *dropout, uint64_t sample,
                           int head, uint32_t q16, int64_t n_k32)

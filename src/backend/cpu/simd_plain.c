@@ -1,4 +1,5 @@
-/* The row kernels in plain C: for machines without AVX2, and for readers. */
+/* The row kernels in plain C: for machines without AVX2, and as
+ * documentation. */
 #include "backend/cpu/simd.h"
 
 #include "backend/cpu/dropout.h"
@@ -63,7 +64,8 @@ INLINE vec vec_load16(const uint16_t *p)
     return vec_load16_n(p, LANES);
 }
 
-/* `p` may be part of an array of floats, as in softmax(). */
+/* `p` may point into an array of floats, as in softmax(), so it is written by
+ * memcpy(). */
 INLINE void vec_store16_n(uint16_t *p, int n, vec a)
 {
     uint16_t r[LANES];
@@ -115,9 +117,9 @@ INLINE vec vec_div(vec a, vec b)
     return a;
 }
 
-/* Without the instruction, fmaf() is a slow library call. The product is
- * exact in double, so this differs from it only where rounding the sum twice
- * does: about once in 2^29. */
+/* Replaces fmaf(), which is a slow library call without the instruction. The
+ * product is exact in double, so the result differs only where rounding the sum
+ * twice makes a difference: about once in 2^29. */
 INLINE float fused(float a, float b, float c)
 {
 #if defined(FP_FAST_FMAF)
@@ -184,7 +186,7 @@ INLINE float vec_most(vec a)
     return a.v[0];
 }
 
-/* The call with counter (c0, c1, sample). */
+/* Returns the random words for counter (c0, c1, sample). */
 static struct vp_rng4 philox(const struct vp_dropout *dropout, uint64_t sample,
                              uint32_t c0, uint32_t c1)
 {
@@ -208,7 +210,7 @@ ENTRY void simd_keep_row(vp_bits16 *keep, const struct vp_dropout *dropout,
     }
 }
 
-/* The words of the 16 keys 32 k32 + 16 half + ..., for one call. */
+/* Sets the bits of one call's keys in the mask words of a query. */
 static void put_keys(vp_bits16 *word, struct vp_rng4 r, int a, unsigned c,
                      uint32_t threshold)
 {
