@@ -88,8 +88,8 @@ static void move_weight_gradients(const struct vp_schedule *schedule,
     out->b += moved;
 }
 
-/* Seconds to send `n_bytes` once around a ring of a group's members. The
- * members have neighbouring ranks, so the link is the one within a host. */
+/* Bytes that go once around a ring of the members of a group. Ranks of a group are
+ * neighbours: the link is that of one host. */
 static double once_seconds(const struct vp_cost_table *table, double n_bytes)
 {
     const struct vp_profile_link *link = &table->profile->same_host;
@@ -98,7 +98,7 @@ static double once_seconds(const struct vp_cost_table *table, double n_bytes)
     return (n - 1.0) / n * n_bytes / link->bytes_per_second + link->seconds;
 }
 
-/* A sum over the members (all-reduce) goes around the ring twice. */
+/* A sum over the members goes around a ring twice, as that of replicas does. */
 static double sum_seconds(const struct vp_cost_table *table, vp_val value)
 {
     const struct vp_graph *graph = &table->work->graphs[0];
@@ -162,9 +162,9 @@ static double grads_seconds(const struct vp_cost_table *table, int first, int n)
     return n_bytes > 0.0 ? 2.0 * once_seconds(table, n_bytes) : 0.0;
 }
 
-/* Adds the sums over a tensor-parallel group; profiles are measured on one
- * rank. `sets` as in compute_costs(), `keep` as in add_slices(). Adds to `r`
- * the seconds of sums that recomputation repeats. */
+/* Profiles are of one rank: sums over groups come on top. `sets` as those of
+ * compute_costs(), `keep` as that of add_slices(); `r`: seconds of what is
+ * recomputed. */
 static void add_sums(const struct vp_cost_table *table, bool keep, int first,
                      int n, const uint64_t *sets, struct vp_stage_costs *out,
                      double *r)
@@ -222,7 +222,7 @@ static struct vp_stage_costs compute_costs(const struct vp_cost_table *table,
 
 /* ---- Messages ----------------------------------------------------------- */
 
-/* Returns the host of a rank; ranks beyond the list are on the last host. */
+/* The host of a rank; ranks beyond the list are on the last one. */
 static int host_of(const struct vp_device_profile *profile, int rank)
 {
     int host = 0;
@@ -232,8 +232,7 @@ static int host_of(const struct vp_device_profile *profile, int rank)
     return host;
 }
 
-/* Returns true if two ranks share memory, so that passing a message costs
- * nothing. */
+/* Whether two ranks use the same memory: it costs nothing to pass a message. */
 static bool is_near(const struct vp_cost_table *table,
                     const struct vp_plan *plan, int a, int b, int edge)
 {
@@ -366,7 +365,7 @@ static struct vp_stage_costs first_costs(const struct vp_cost_table *table,
 
 /* ---- Devices ------------------------------------------------------------ */
 
-/* Ranks that share a device get the number of the first of these ranks. */
+/* Ranks that share a device are numbered by the first of them. */
 static enum vp_status share_devices(const struct vp_cost_table *table,
                                     const struct vp_plan *plan, int n_ranks,
                                     struct vp_plan_costs *out,

@@ -1,4 +1,4 @@
-/* The state of all stages of a trainer, and where its run stands. */
+/* The state of all stages of a trainer, and the position of its run. */
 #include "runtime/trainer/trainer.h"
 
 #include "graph/shard.h"
@@ -10,7 +10,7 @@
 
 /* ---- Items -------------------------------------------------------------- */
 
-/* Stage `index`, on its first rank. */
+/* Returns stage `index` on its first rank. */
 static struct vp_rank_stage *find_stage(const struct vp_rank *ranks,
                                         int n_ranks, int index)
 {
@@ -21,7 +21,8 @@ static struct vp_rank_stage *find_stage(const struct vp_rank *ranks,
     vp_bug(__FILE__, __LINE__, "a stage without a rank");
 }
 
-/* The same if this process saves it, else NULL. */
+/* Returns stage `index` on the rank that saves it if it is in this process,
+ * else NULL. */
 static struct vp_rank_stage *find_own(const struct vp_rank *ranks, int n_ranks,
                                       int index)
 {
@@ -63,7 +64,7 @@ int vp_trainer_state(const struct vp_trainer *trainer,
     return n;
 }
 
-/* Members of one group that live in this process fill the same items. */
+/* Members of a group in this process fill the same items. */
 static void give_number(struct vp_rank *rank, int stage, int first_item)
 {
     for (int i = 0; rank->is_here && i < rank->n_stages; i++)
@@ -106,7 +107,8 @@ int64_t vp_trainer_next_due(const struct vp_trainer *trainer, int64_t every)
                                     !trainer->generator->stream);
     int64_t begin = trainer->stream_begin;
     int64_t ended = (trainer->n_steps - begin) / period * period + begin;
-    int64_t asked = (ended / every + 1) * every; /* the first multiple after */
+    /* First multiple after `ended`. */
+    int64_t asked = (ended / every + 1) * every;
 
     return (asked - begin + period - 1) / period * period + begin;
 }
@@ -292,7 +294,7 @@ enum vp_status vp_trainer_save(struct vp_trainer *trainer,
 
     if (vp_remote_give(&trainer->pipeline, &order) != VP_OK)
         return vp_err_set(err, VP_ERR_TIMEOUT,
-                          "another process takes no orders");
+                          "another process does not respond; see its log");
     return vp_trainer_save_here(trainer, saver, trainer->n_steps, err);
 }
 
