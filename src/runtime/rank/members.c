@@ -1,9 +1,9 @@
 /* Sums and exchanges over the members of a tensor-parallel group.
  *
- * A sum has one order, that of the members, and the same bits on every transport. A
- * group of a transport adds arrays of one length, and gives each member the same slice
- * every time: there is one for each length that the operators of the models have, made
- * before the first step. */
+ * A sum adds in member order and has the same bits on every transport. A group
+ * of a transport adds arrays of one length and gives each member the same slice
+ * every time, so there is one group for each length that the models' operators
+ * have, created before the first step. */
 #include "runtime/rank/members.h"
 
 #include "graph/opdef.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- What programs call ------------------------------------------------- */
+/* ---- Calls of programs -------------------------------------------------- */
 
 static struct vp_group *find_sum(const struct vp_rank *rank, int64_t n,
                                  int64_t slice)
@@ -76,7 +76,7 @@ static void reduce_scatter(void *ctx, const struct vp_op *op, float *data,
     add_in(ctx, find_sum(ctx, n, slice), op, data, n);
 }
 
-/* Where slice number `member` of an array of n ends. */
+/* Returns the end of the slice of `member` in an array of n. */
 static int64_t end_of_slice(int member, int64_t n, int64_t slice)
 {
     int64_t end = (member + 1) * slice;
@@ -149,7 +149,7 @@ enum vp_status vp_members_add(struct vp_rank *rank, double *blocks, int n)
 
 /* ---- Gradients ---------------------------------------------------------- */
 
-/* Copies the gradients that this member has a part of to `packed`, or back. */
+/* Copies the gradients of which this member has a part to `packed`, or back. */
 static void pack(const struct vp_stage *stage, float *packed, bool back)
 {
     const struct vp_program *program = &stage->plan.train[0];
@@ -189,7 +189,7 @@ enum vp_status vp_members_add_grads(struct vp_rank *rank)
 
 /* ---- Links -------------------------------------------------------------- */
 
-/* Of a value, whole or as the slice that a member gets. */
+/* Adds the length of a sum over `value`, or of the slice that a member gets. */
 static void note_length(struct vp_pipeline *pipeline,
                         const struct vp_value *value)
 {
@@ -204,7 +204,7 @@ static void note_length(struct vp_pipeline *pipeline,
     pipeline->sum_lengths[pipeline->n_sum_lengths++] = length;
 }
 
-/* Of all sums in programs, of forward and of backward. */
+/* Finds the lengths of all sums in forward and backward programs. */
 static enum vp_status find_lengths(struct vp_pipeline *pipeline)
 {
     const struct vp_train_config *config = pipeline->config;
@@ -248,7 +248,7 @@ static size_t exchange_bytes(const struct vp_train_config *config)
     return most;
 }
 
-/* Each member gets its slice of the sum. */
+/* Each member gets its own slice of the sum. */
 static enum vp_status set_slices(struct vp_group *group,
                                  const struct vp_sum_length *length,
                                  int n_members)
@@ -284,7 +284,7 @@ static enum vp_status connect_sums(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
-/* One for each stage of the group's ranks. */
+/* Creates one group for each stage of the ranks. */
 static enum vp_status connect_grads(struct vp_pipeline *pipeline,
                                     struct vp_member_links *team,
                                     const int *ranks, int n_stages)
