@@ -120,7 +120,7 @@ void *vp_stage_shard_own(const struct vp_stage *stage,
            (*at - shard->bounds[shard->index]) * element_bytes(stage, array);
 }
 
-/* Begins to bring elements [at, at + n) to one replica, at `out` there. */
+/* Starts to collect elements [at, at + n) at `out` of one replica. */
 static void collect(struct vp_stage *stage, int receiver,
                     enum vp_shard_array array, int64_t at, int64_t n, void *out)
 {
