@@ -8,7 +8,7 @@
 struct vp_memory {
     int64_t weights; /* all versions */
     int64_t gradients;
-    int64_t moments;     /* and FP32 master weights beside 16-bit weights */
+    int64_t moments;     /* and the master of 16-bit weights, see optim.h */
     int64_t activations; /* slots, and the results that recomputation writes */
     int64_t cache;       /* keys and values of earlier positions */
     int64_t boundary;    /* buffers of arriving messages */

@@ -86,7 +86,7 @@ enum { VP_STAGE_LEAVING = 2 };
 struct vp_stage_sizes {
     int64_t n_bytes[VP_SPACE_COUNT]; /* largest over buckets */
     int64_t moment_bytes;            /* one moment of the optimizer */
-    int64_t master_bytes;            /* the optimizer's FP32 master weights */
+    int64_t master_bytes;            /* the master of 16-bit weights */
     int64_t train_bytes;             /* all trained parameters, as FP32 */
     /* Bytes of a message through IN, OUT, DIN or DOUT, uncompressed and with
      * its floats as BF16. */
