@@ -623,10 +623,6 @@ static const struct refused bad_pipelines[] = {
       "a.yml:6: key 'grad_clip_scope': stages that share the tied embeddings "
       "must clip them alike; set tie_embeddings to false, or grad_clip_scope "
       "to all" },
-    { NINE "stages: 1\nreplicas: [2]\noptimizer: adam\nmp_size: 2\n"
-      "shard_optimizer: true\n", NULL,
-      "a.yml:7: key 'shard_optimizer': not with mp_size 2, whose members have "
-      "slices of the weights already; remove one of them" },
     { NINE "optimizer: adam\nsequence_parallel: true\n", NULL,
       "a.yml:4: key 'sequence_parallel' is true, but mp_size is 1: there is no "
       "group whose ranks could share rows; set mp_size, or sequence_parallel: "

@@ -56,6 +56,8 @@ EXPORT int ncclSend(const void *data, size_t n, int type, int to,
                     struct comm *comm, void *stream);
 EXPORT int ncclRecv(void *data, size_t n, int type, int from, struct comm *comm,
                     void *stream);
+EXPORT int ncclAllGather(const void *data, void *all, size_t n, int type,
+                         struct comm *comm, void *stream);
 EXPORT int ncclAllReduce(const void *data, void *sum, size_t n, int type,
                          int op, struct comm *comm, void *stream);
 
@@ -222,6 +224,23 @@ int ncclRecv(void *data, size_t n, int type, int from, struct comm *comm,
         return take(&receive);
     receives[n_receives++] = receive;
     return OK;
+}
+
+int ncclAllGather(const void *data, void *all, size_t n, int type,
+                  struct comm *comm, void *stream)
+{
+    size_t n_bytes = bytes_of(n, type);
+    int result = OK;
+
+    memmove((char *)all + (size_t)comm->me * n_bytes, data, n_bytes);
+    for (int k = 0; k < comm->n && result == OK; k++)
+        if (k != comm->me)
+            result = ncclSend(data, n, type, k, comm, stream);
+    for (int k = 0; k < comm->n && result == OK; k++)
+        if (k != comm->me)
+            result = take(&(struct receive){
+                comm, (char *)all + (size_t)k * n_bytes, n_bytes, k });
+    return result;
 }
 
 int ncclAllReduce(const void *data, void *sum, size_t n, int type, int op,

@@ -203,13 +203,19 @@ static inline void literal_update(struct literal *lit, struct literal_stage *ls,
     ls->norm = vp_optim_norm(ls->stage.tensors, ls->stage.n_tensors,
                              ls->stage.sums) /
                (double)literal_scale(lit) * (double)mean;
-    if (isfinite(ls->norm))
-        vp_stage_update(
-            &ls->stage, vp_lr_at(&lit->config->lr, m + 1),
-            mean * vp_optim_clip_scale(ls->norm, lit->config->optim.grad_clip) /
-                literal_scale(lit));
-    else
+    if (isfinite(ls->norm)) {
+        float lr = vp_lr_at(&lit->config->lr, m + 1);
+        float scale = mean *
+                      vp_optim_clip_scale(ls->norm,
+                                          lit->config->optim.grad_clip) /
+                      literal_scale(lit);
+
+        vp_stage_measure(&ls->stage, lr, scale);
+        vp_stage_set_ratios(&ls->stage);
+        vp_stage_update(&ls->stage, lr, scale);
+    } else {
         literal_skip(&ls->stage);
+    }
     vp_stage_wait(&ls->stage);
 }
 

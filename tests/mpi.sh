@@ -255,7 +255,7 @@ timeout 120 "${mpirun[@]}" -n 2 bash -c 'rank=$OMPI_COMM_WORLD_RANK
 grep -q 'the instruction set (see VPIPE_ISA) is plain on rank 1 (host .*; start' \
     "$folder/log" || note_failure "two instruction sets: $(cat "$folder/log")"
 
-# ---- Slices of the optimizer's state ---------------------------------------
+# ---- Shards of the optimizer's state ---------------------------------------
 # same_state RUN RUN STEP: weights, moments and versions, file by file.
 same_state()
 {

@@ -103,6 +103,8 @@ compare 4 mp_size=2 stages=2 sync_mode=asp
 # 45 rows: the last slices end in padding.
 compare 4 mp_size=4 sequence_parallel=true seq_length=15 batch_size=3
 compare 4 mp_size=2 stages=2 sequence_parallel=true recompute_ratio=0.5
+compare 4 mp_size=2 stages=2 model_type=bert optimizer=lamb
+compare 4 mp_size=2 stages=1 'replicas=[2]' shard_optimizer=true optimizer=lamb
 if [ -n "$full" ]; then
     compare 4 mp_size=4 model_type=bert
     compare 4 mp_size=2 'stages=1' 'replicas=[2]'
@@ -117,6 +119,8 @@ if [ -n "$full" ]; then
     compare 4 mp_size=2 stages=2 model_type=translation batch_size=64 \
         sequence_parallel=true
     compare 4 mp_size=2 stages=2 precision=bf16 sequence_parallel=true
+    compare 6 mp_size=2 stages=2 'replicas=[1,2]' shard_optimizer=true \
+        precision=bf16
 fi
 
 # ---- Checkpoints ------------------------------------------------------------
@@ -167,6 +171,28 @@ train whole 0 "${options[@]}" --max-steps 10 || note_failure "mp_size 2, whole"
 numbers whole >want
 numbers other >got
 cmp -s want got || note_failure "a resumed run of groups has other numbers"
+
+# ---- A size that is chosen --------------------------------------------------
+# By the rates of a profile, before the first step; resumed as it was.
+echo '{"device": "test", "memory_bytes": 11060000000, "peak_tflops_fp32": 0.01,
+"copy_gb_per_s": 616, "efficiency_of_products_by_rows": [[128, 1.0]],
+"microseconds_per_kernel": 0.001,
+"links_gb_per_s": {"same_host": 0.1, "between_hosts": 0.1}}' >profile.json
+sets mp_size=auto stages=2 auto_plan=true vocab=4000 tie_embeddings=false \
+    profile=profile.json
+train chosen 2 "${options[@]}" --max-steps 3 || note_failure "mp_size auto"
+for want in '"tensor_parallel": 2' '"forecast"'; do
+    grep -q "$want" chosen/plan.json || note_failure "plan.json without $want"
+done
+grep -qx 'mp_size: 2' chosen/config.yml || note_failure "config.yml: mp_size"
+timeout 120 "$program" train small.yml --quiet "${options[@]}" --resume chosen \
+    --max-steps 6 >out 2>err || note_failure "resume of mp_size auto"
+grep -qx 'mp_size: 2' chosen/config.yml || note_failure "mp_size is not kept"
+sets mp_size=2 vocab=4000 tie_embeddings=false
+train given 0 "${options[@]}" --max-steps 6 || note_failure "mp_size 2, given"
+numbers given >want
+numbers chosen >got
+cmp -s want got || note_failure "a size that was chosen gives other numbers"
 
 # ---- The original's placements ----------------------------------------------
 plans=0

@@ -36,10 +36,10 @@
 
 static char temp_folder[] = "/tmp/vp_auto_plan_XXXXXX";
 
-static const char *const files[] = {
-    "a.yml",          "b.yml",           "plan.json", "run/plan.json",
-    "run/config.yml", "run/checkpoints", "run"
-};
+static const char *const files[] = { "a.yml",           "b.yml",
+                                     "plan.json",       "profile.json",
+                                     "run/plan.json",   "run/config.yml",
+                                     "run/checkpoints", "run" };
 
 static int enter_temp_folder(void **state)
 {
@@ -464,6 +464,215 @@ static void test_numbers_are_kept(void **state)
     vp_config_release(&c);
 }
 
+/* ---- Groups ------------------------------------------------------------- */
+
+#define GROUPS(heads, more)                                      \
+    "model_type: bert\nlayers: 2\nhidden: 32\nheads: " #heads    \
+    "\nvocab: 4000\nseq_length: 16\nbatch_size: 4\n"             \
+    "threads_per_stage: 1\ndevice: cpu\ntie_embeddings: false\n" \
+    "profile: profile.json\nmp_size: auto\nstages: 4\nauto_plan: true\n" more
+
+/* Products take long, kernels and copies next to nothing. */
+static void write_profile(double link_gb_per_s)
+{
+    char text[512];
+
+    snprintf(text, sizeof(text),
+             "{\"device\": \"test\", \"memory_bytes\": 11060000000,\n"
+             "\"peak_tflops_fp32\": 0.01, \"copy_gb_per_s\": 616,\n"
+             "\"efficiency_of_products_by_rows\": [[128, 1.0]],\n"
+             "\"microseconds_per_kernel\": 0.001,\n"
+             "\"links_gb_per_s\": {\"same_host\": %g, "
+             "\"between_hosts\": %g}}\n",
+             link_gb_per_s, link_gb_per_s);
+    write_text("profile.json", text);
+}
+
+/* Samples per second of a.yml with groups of `members`; 0: it does not fit. */
+static double group_rate(const char *limit, int members)
+{
+    static struct vp_search_result result;
+    char texts[2][32];
+    const char *sets[] = { limit, texts[0], texts[1] };
+    const struct vp_config_source from = {
+        .path = "a.yml", .sets = sets, .n_sets = 3, .unplanned = true
+    };
+    const struct vp_planning_options options = { .profile = "profile.json" };
+    struct vp_planning *planning;
+    struct vp_config c;
+    struct vp_err err = { .text = "" };
+    double rate = 0.0;
+
+    snprintf(texts[0], sizeof(texts[0]), "mp_size=%d", members);
+    snprintf(texts[1], sizeof(texts[1]), "stages=%d", 4 / members);
+    if (vp_config_load_from(&from, &c, &err) != VP_OK ||
+        vp_planning_open(&c, &options, &planning, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    if (vp_search_run(vp_planning_search(planning), vp_planning_input(planning),
+                      &result, &err) == VP_OK) {
+        rate = (double)c.batch_size / result.time.per_mb;
+        vp_search_result_release(&result);
+    }
+    vp_planning_close(planning);
+    vp_config_release(&c);
+    return rate;
+}
+
+/* Plans a.yml within `limit`; the mp_size that was chosen, which is that of the
+ * configuration, of the plan and of the line, and the fastest that fits. */
+static int chosen(const char *limit, int most)
+{
+    const char *sets[2] = { limit, NULL };
+    struct vp_train_config train = { .plan.n_stages = 0 };
+    struct vp_config c;
+    struct vp_err err;
+    char *line, text[64];
+    double rate;
+    int members;
+
+    if (!plans(sets, NULL, &c, &line, &err))
+        fail_msg("%s", err.text);
+    members = c.mp_size;
+    assert_int_equal(c.auto_keys, 0);
+    assert_int_equal(vp_config_n_ranks(&c), 4);
+    assert_int_equal(c.stages, 4 / members);
+    vp_resolve_train(&c, &train);
+    assert_int_equal(train.plan.tensor_parallel, members);
+    assert_in_range(peak_of(&c), 1, c.memory_limit);
+    snprintf(text, sizeof(text), "plan: mp_size=%d, stages=%d, ", members,
+             c.stages);
+    if (!strstr(line, text))
+        fail_msg("'%s' does not say '%s'", line, text);
+    rate = group_rate(limit, members);
+    for (int m = 1; m <= most; m *= 2)
+        assert_true(m == members || rate >= group_rate(limit, m));
+    assert_int_equal(vp_config_write(&c, "b.yml", &err), VP_OK);
+    free(line);
+    vp_config_release(&c);
+    line = read_text("b.yml");
+    snprintf(text, sizeof(text), "\nmp_size: %d\n", members);
+    assert_non_null(strstr(line, text));
+    free(line);
+    return members;
+}
+
+/* Chosen by bytes and by seconds: sums over slow links cost more than the bubble of
+ * four stages; a table that is too large for one rank leaves no choice. */
+static void test_groups(void **state)
+{
+    (void)state;
+    write_text("a.yml", GROUPS(4, "accumulation_steps: 8\n"));
+    write_profile(0.1);
+    assert_int_equal(chosen("memory_limit=1G", 4), 1);
+    assert_true(group_rate("memory_limit=2200K", 1) == 0.0);
+    assert_int_equal(chosen("memory_limit=2200K", 4), 2);
+    write_profile(1.0);
+    assert_int_equal(chosen("memory_limit=1G", 4), 2);
+    write_profile(100.0);
+    assert_int_equal(chosen("memory_limit=1G", 4), 4);
+    /* No divisor of heads. */
+    write_text("a.yml", GROUPS(2, "accumulation_steps: 8\n"));
+    assert_int_equal(chosen("memory_limit=1G", 2), 2);
+}
+
+/* Stages, replicas and members use all ranks together. */
+static void test_groups_and_replicas(void **state)
+{
+    static const char *const none[2] = { NULL, NULL };
+    struct vp_config c;
+    struct vp_err err;
+    char *line;
+
+    (void)state;
+    write_profile(100.0);
+    write_text("a.yml", GROUPS(4, "accumulation_steps: 4\nreplicas: auto\n"));
+    assert_true(plans(none, NULL, &c, &line, &err));
+    assert_int_equal(vp_config_n_ranks(&c), 4);
+    free(line);
+    vp_config_release(&c);
+    write_text("a.yml", GROUPS(4, "accumulation_steps: 1\n"
+                                  "replicas: [2, 2, 2, 2]\n"));
+    assert_true(plans(none, NULL, &c, &line, &err));
+    assert_int_equal(vp_config_n_ranks(&c), 8);
+    assert_true(c.mp_size > 1);
+    for (int s = 0; s < c.stages; s++)
+        assert_int_equal(c.replicas.at[s], 2);
+    free(line);
+    vp_config_release(&c);
+    write_text("a.yml", GROUPS(4, "accumulation_steps: 4\n"
+                                  "replicas: [1, 2, 2, 1]\n"));
+    assert_false(plans(none, NULL, &c, &line, &err));
+    assert_string_equal(
+        err.text, "a.yml:12: key 'mp_size' is auto, but replicas (a.yml:16) "
+                  "differ, and the number of stages is not known yet; give all "
+                  "stages the same number, or set replicas: auto");
+    vp_config_release(&c);
+}
+
+/* Replicas that are chosen for given groups do not add ranks. */
+static void test_replicas_of_groups(void **state)
+{
+    static const char *const two[2] = { "mp_size=2", NULL };
+    struct vp_config c;
+    struct vp_err err;
+    char *line;
+
+    (void)state;
+    write_profile(100.0);
+    write_text("a.yml", GROUPS(4, "accumulation_steps: 4\nreplicas: auto\n"));
+    assert_true(plans(two, NULL, &c, &line, &err));
+    assert_int_equal(c.mp_size, 2);
+    assert_int_equal(vp_config_n_ranks(&c), 8);
+    free(line);
+    vp_config_release(&c);
+}
+
+/* A run that goes on keeps its groups, with its plan or a new one; other ranks that
+ * they do not divide are planned again. */
+static void test_groups_are_kept(void **state)
+{
+    static const char *const none[2] = { NULL, NULL };
+    static const char *const anew[2] = { "auto_plan=again", NULL };
+    static const char *const three[2] = { "stages=3", NULL };
+    static const char *const pair[2] = { "stages=2", NULL };
+    struct vp_config c;
+    struct vp_err err;
+    char *line;
+
+    (void)state;
+    write_profile(0.1);
+    write_text("a.yml", GROUPS(4, "accumulation_steps: 8\n")); /* 1 is best */
+    mkdir("run", 0777);
+    mkdir("run/checkpoints", 0777);
+    write_text("run/plan.json", "{\"partition\": [2, 3], \"tensor_parallel\": "
+                                "2, \"accumulation_steps\": 8}\n");
+    write_text("run/config.yml",
+               "model_type: bert\nlayers: 2\nhidden: 32\nheads: 4\n"
+               "seq_length: 16\naccumulation_steps: 8\nstages: 2\n"
+               "mp_size: 2\npartition: plan.json\n");
+    assert_true(plans(none, "run", &c, &line, &err));
+    assert_string_equal(line, "plan: run/plan.json is kept");
+    assert_int_equal(c.mp_size, 2);
+    assert_int_equal(c.stages, 2);
+    free(line);
+    vp_config_release(&c);
+    assert_true(plans(anew, "run", &c, &line, &err));
+    assert_int_equal(c.mp_size, 2);
+    assert_int_equal(c.stages, 2);
+    free(line);
+    vp_config_release(&c);
+    assert_true(plans(pair, "run", &c, &line, &err));
+    assert_int_equal(c.mp_size, 2);
+    assert_int_equal(c.stages, 1);
+    free(line);
+    vp_config_release(&c);
+    assert_true(plans(three, "run", &c, &line, &err));
+    assert_int_equal(c.mp_size, 1);
+    assert_int_equal(c.stages, 3);
+    free(line);
+    vp_config_release(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -474,6 +683,10 @@ int main(void)
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_auto_needs_a_search),
         cmocka_unit_test(test_numbers_are_kept),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_groups_and_replicas),
+        cmocka_unit_test(test_replicas_of_groups),
+        cmocka_unit_test(test_groups_are_kept),
     };
 
     return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);

@@ -1174,6 +1174,37 @@ static void fast_sums_add_up(void **state)
     free(data);
 }
 
+/* Bytes of all devices, in member order; the members are not all ranks. */
+static void devices_gather_in_member_order(void **state)
+{
+    enum { N_BYTES = 100003, N_ROUNDS = 3 };
+    static unsigned char mine[N_BYTES], all[MAX_RANKS][N_BYTES];
+    int ranks[] = { 0, vp_world_n_ranks(processes) - 1 };
+    struct vp_group *group;
+
+    (void)state;
+    assert_int_equal(vp_direct_gather_create(processes, ranks, 2, &group),
+                     VP_OK);
+    for (int me = 0; me < 2; me++) {
+        unsigned char *at = all[0];
+
+        if (!is_mine(ranks[me]))
+            continue;
+        for (int round = 0; round < N_ROUNDS; round++) {
+            size_t n = round == 1 ? N_BYTES : 16;
+
+            for (size_t i = 0; i < n; i++)
+                mine[i] = (unsigned char)(i * 7 + (size_t)(me + 2 * round));
+            assert_int_equal(vp_group_gather_direct(group, mine, n, at, NULL),
+                             VP_OK);
+            for (size_t i = 0; i < 2 * n; i++)
+                if (at[i] !=
+                    (unsigned char)(i % n * 7 + i / n + 2 * (size_t)round))
+                    fail_msg("round %d, byte %d", round, (int)i);
+        }
+    }
+}
+
 static int run_processes(int argc, char **argv)
 {
     const char *what = argc > 2 ? argv[2] : "";
@@ -1204,6 +1235,7 @@ static int run_processes(int argc, char **argv)
     };
     const struct CMUnitTest fast[] = {
         cmocka_unit_test(fast_sums_add_up),
+        cmocka_unit_test(devices_gather_in_member_order),
     };
     int n_failed;
 

@@ -150,6 +150,68 @@ static void sums_over_groups(void **state)
     release(&setup);
 }
 
+/* Ranks of hosts, cores and loads are counted by members: two groups are four ranks. */
+static void groups_are_several_ranks(void **state)
+{
+    static const int together[] = { 0, 0, 0, 0 };
+    struct vp_plan plan = { .n_stages = 2,
+                            .accumulation_steps = 4,
+                            .partition = halves,
+                            .tensor_parallel = 2 };
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs costs;
+    struct setup setup;
+
+    (void)state;
+    make_group(&setup, 2);
+    setup.profile.same_host = (struct vp_profile_link){
+        .bytes_per_second = 4096.0, .seconds = 0.25
+    };
+    setup.profile.between_hosts = (struct vp_profile_link){
+        .bytes_per_second = 2048.0, .seconds = 1.0
+    };
+    /* Ranks 0 to 2 are on one host: group 1 is on both. */
+    setup.profile.hosts[0] = 3;
+    setup.profile.hosts[1] = 1;
+    setup.profile.n_hosts = 2;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_float_equal(costs.stages[0].f, 1 + 2 + 3 * 1.5, 1e-9);
+    assert_float_equal(costs.stages[1].f, 3 + 2 + 5 + 2 * 4.0, 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    /* Of two hosts with two ranks each, every group has one. */
+    setup.profile.hosts[0] = 2;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_float_equal(costs.stages[1].f, 3 + 2 + 5 + 2 * 1.5, 1e-9);
+    assert_float_equal(costs.stages[0].act,
+                       (double)prices[0].act_bytes / 2048.0 + 0.75, 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+
+    /* What carries three ranks carries one and a half groups. */
+    setup.profile.n_hosts = 0;
+    setup.profile.capacity = 3.0;
+    plan.devices = together;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_non_null(costs.sched.device);
+    assert_float_equal(costs.sched.capacity, 1.5, 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+
+    plan.devices = NULL;
+    setup.work.device.host_memory = true;
+    setup.profile.loads[0] = (struct vp_profile_load){ 2, 3.0, 1.0, 1.0 };
+    setup.profile.loads[1] = (struct vp_profile_load){ 4, 5.0, 1.0, 1.0 };
+    setup.profile.n_loads = 2;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_float_equal(costs.stages[0].f, 3.0 * (1 + 2 + 3 * 1.5), 1e-9);
+    assert_float_equal(costs.busy[0].f, 5.0 * (1 + 2 + 3 * 1.5), 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    release(&setup);
+}
+
 /* Rows are gathered or scattered in half the time of a sum: 32 x 32 floats in 0.5
  * seconds and the latency. Gathered rows are not kept, unless the plan says so. */
 static void slices_of_groups(void **state)
@@ -560,6 +622,7 @@ int main(void)
         cmocka_unit_test(replicas),
         cmocka_unit_test(sums_over_groups),
         cmocka_unit_test(slices_of_groups),
+        cmocka_unit_test(groups_are_several_ranks),
         cmocka_unit_test(swapped),
         cmocka_unit_test(moved_gradients),
         cmocka_unit_test(messages),

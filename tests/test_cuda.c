@@ -1,6 +1,7 @@
 /* The CUDA plugin against the CPU: every operator in every mode and type, real
  * sizes, fused calls against the same calls one by one, the optimizer. Skipped
- * where there is no plugin or no device. */
+ * where there is no plugin or no device. VP_TEST_NAME: only the tests whose names fit
+ * that pattern. */
 #include "backend/cpu/fast.h"
 #include "base/clock.h"
 #include "base/halves.h"
@@ -375,6 +376,147 @@ static void test_small_fp16(void **state)
     (void)state;
     check_small(op_cases, VP_COUNT_OF(op_cases), VP_DTYPE_F16);
     check_small(forward_cases, VP_COUNT_OF(forward_cases), VP_DTYPE_F16);
+}
+
+/* ---- Slices of a tensor-parallel group ---------------------------------- */
+
+/* What a member gives comes back for every member. */
+static void echo(void *ctx, const struct vp_op *op, const void *mine,
+                 size_t n_bytes, void *all)
+{
+    const struct vp_members *members = ctx;
+
+    (void)op;
+    for (int k = 0; k < members->n; k++)
+        memcpy((char *)all + (size_t)k * n_bytes, mine, n_bytes);
+}
+
+static enum vp_status echo_status(void *ctx)
+{
+    (void)ctx;
+    return VP_OK;
+}
+
+static void slice_graph(struct vp_graph *graph, const struct vp_op *op, int n)
+{
+    struct vp_param *table;
+
+    graph->n_members = n;
+    switch (op->kind) {
+    case VP_OP_DROPOUT:
+    case VP_OP_ATTENTION:
+        graph->values[op->in[0]].spread = VP_SPREAD_COLS;
+        graph->values[op->out].spread = VP_SPREAD_COLS;
+        break;
+    case VP_OP_CROSS_ENTROPY:
+        graph->values[op->in[0]].spread = VP_SPREAD_COLS;
+        break;
+    default:
+        table = &graph->params[op->par[0]];
+        table->slice.axis = VP_SLICE_ROWS;
+        table->slice.n_sections = 1;
+        table->slice.whole = n * table->rows;
+        graph->values[op->out].spread = VP_SPREAD_PARTIAL;
+    }
+}
+
+/* Every other id is one of this member's slice, the others are of the first. */
+static void slice_ids(struct one_op *t, int32_t *ids, int64_t first,
+                      int64_t n_ids)
+{
+    int64_t n = t->n_in[t->spec.kind == VP_OP_EMBED ? 0 : 1];
+
+    for (int64_t i = 1; i < n; i += 2)
+        if (ids[i] >= 0 && (!t->spec.pad || ids[i] != PAD_ID))
+            ids[i] = (int32_t)(first + ids[i] < n_ids ? first + ids[i] : first);
+}
+
+/* The operator as one that `members` share; the last slice of ids is not full. */
+static void slice_op(struct one_op *t, const struct vp_members *members)
+{
+    struct vp_op *op = (struct vp_op *)t->args.op;
+    int64_t cols = t->graph.values[op->in[0]].cols;
+
+    slice_graph(&t->graph, op, members->n);
+    slice_graph(&t->plain, op, members->n);
+    t->args.members = members;
+    if (op->kind == VP_OP_CROSS_ENTROPY) {
+        op->attr.n_ids = members->n * cols - (cols > 2 ? 2 : 0);
+        slice_ids(t, (int32_t *)t->args.in[1], members->me * cols,
+                  op->attr.n_ids);
+    } else if (op->kind == VP_OP_EMBED) {
+        int64_t rows = t->graph.params[op->par[0]].rows;
+
+        slice_ids(t, (int32_t *)t->args.in[0], members->me * rows,
+                  members->n * rows);
+    }
+}
+
+static void check_slice(const struct op_spec *spec, enum vp_dtype dtype, int me,
+                        int mode)
+{
+    struct vp_members members = { .n = 3,
+                                  .me = me,
+                                  .ctx = &members,
+                                  .exchange = echo,
+                                  .status = echo_status };
+    struct op_spec typed = *spec;
+    struct one_op host;
+    struct mirror m;
+
+    typed.dtype = dtype;
+    one_op_init(&host, &typed, &vp_cpu_ref_f64, sizeof(double), 3, pool);
+    slice_op(&host, &members);
+    prepare(&host, &modes[mode]);
+    mirror_init(&m, &host, mode);
+    check_phases(&m, PHASE_BIT(VP_PHASE_F));
+    mirror_take_forward(&m);
+    check_phases(&m, PHASE_BIT(VP_PHASE_B) | PHASE_BIT(VP_PHASE_W));
+    image_free(&m.image);
+    one_op_release(&host);
+}
+
+static bool can_slice(const struct op_spec *spec)
+{
+    return spec->kind == VP_OP_DROPOUT || spec->kind == VP_OP_EMBED ||
+           spec->kind == VP_OP_CROSS_ENTROPY || spec->kind == VP_OP_ATTENTION;
+}
+
+static void check_slices(const struct op_spec *specs, size_t n)
+{
+    static const enum vp_dtype dtypes[] = { VP_DTYPE_F32, VP_DTYPE_BF16,
+                                            VP_DTYPE_F16 };
+
+    for (size_t i = 0; i < n; i++)
+        for (size_t mode = 0; mode < VP_COUNT_OF(modes); mode++)
+            for (int me = 0; can_slice(&specs[i]) && me < 3; me++)
+                if (tiny() < 2 || (mode == i % VP_COUNT_OF(modes) && me == 1))
+                    check_slice(
+                        &specs[i],
+                        dtypes[(i + mode + (size_t)me) % VP_COUNT_OF(dtypes)],
+                        me, (int)mode);
+}
+
+/* Masks of heads and columns that begin anywhere, ids that another member has, rows
+ * of logits whose label another one has, and the sum of what members know of them. */
+static void test_slices(void **state)
+{
+    static const struct op_spec more[] = {
+        { "dropout 40", .kind = VP_OP_DROPOUT, .batch = 2, .q_len = 3,
+          .cols = 40, .p = 0.3f },
+        { "attention of 64 dropout", .kind = VP_OP_ATTENTION, .batch = 2,
+          .q_len = 70, .cols = 128, .heads = 2, .mask = true, .p = 0.1f },
+        { "attention of 64 long dropout", .kind = VP_OP_ATTENTION, .batch = 1,
+          .q_len = 150, .cols = 128, .heads = 2, .causal = true, .p = 0.1f },
+        { "attention of 80 dropout", .kind = VP_OP_ATTENTION, .batch = 2,
+          .q_len = 50, .cols = 80, .heads = 1, .mask = true, .p = 0.1f },
+        { "cross entropy 4000", .kind = VP_OP_CROSS_ENTROPY, .batch = 2,
+          .q_len = 3, .cols = 4001, .smoothing = 0.1f },
+    };
+
+    (void)state;
+    check_slices(op_cases, VP_COUNT_OF(op_cases));
+    check_slices(more, VP_COUNT_OF(more));
 }
 
 /* ---- Tiles -------------------------------------------------------------- */
@@ -1629,6 +1771,7 @@ int main(void)
         cmocka_unit_test(test_small_fp32),
         cmocka_unit_test(test_small_bf16),
         cmocka_unit_test(test_small_fp16),
+        cmocka_unit_test(test_slices),
         cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_updates),
         cmocka_unit_test(test_updates_of_parts),
@@ -1655,6 +1798,7 @@ int main(void)
         print_message("skipped: %s\n", err.text);
         return 0;
     }
+    cmocka_set_test_filter(getenv("VP_TEST_NAME"));
     n_failed = cmocka_run_group_tests(tests, start, stop_pool);
     if (tiny() == 0)
         n_failed += cmocka_run_group_tests(large, start, stop_pool);

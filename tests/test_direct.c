@@ -6,6 +6,7 @@
  *
  * With `mpi` after that, devices do not reach each other: all that passes through
  * memory of the host is allocated as it was priced. */
+#include "backend/planned.h"
 #include "joinlib.h"
 #include "runtime/fit.h"
 #include "trainlib.h"
@@ -37,6 +38,35 @@ static enum vp_status counting_host_alloc(struct vp_device *device, size_t n,
     return vp_backend_cpu.device->host_alloc(device, n, out);
 }
 
+static bool direct;
+static int n_gathers; /* that were tried */
+
+/* Members of a group reach each other's devices, or gather nothing. */
+static void try_gather(const struct vp_members *members,
+                       struct vp_stream *stream)
+{
+    int mine = 100 + members->me, all[8] = { 0 };
+
+    assert_true(direct == (members->gather != NULL));
+    if (!direct)
+        return;
+    assert_int_equal(members->gather(members->ctx, NULL, &mine, sizeof(mine),
+                                     all, vp_stream_handle(stream)),
+                     VP_OK);
+    for (int k = 0; k < 8; k++)
+        assert_int_equal(all[k], k < members->n ? 100 + k : 0);
+    n_gathers++;
+}
+
+static enum vp_status gathering_launch(struct vp_exe *exe, enum vp_list list,
+                                       const struct vp_launch *launch,
+                                       struct vp_stream *stream)
+{
+    if (launch->members)
+        try_gather(launch->members, stream);
+    return vp_backend_cpu.launch(exe, list, launch, stream);
+}
+
 static struct vp_backend_ops reaching(void)
 {
     static struct vp_device_ops device;
@@ -48,6 +78,8 @@ static struct vp_backend_ops reaching(void)
     device.host_alloc = counting_host_alloc;
     ops.device = &device;
     ops.address = own_address;
+    ops.staging_bytes = vp_backend_planned("cuda")->staging_bytes;
+    ops.launch = gathering_launch;
     return ops;
 }
 
@@ -72,19 +104,20 @@ static const struct example {
     int n_ranks, n_stages, n_chunks;
     const int *partition, *replicas;
     bool tied, compress;
-    int n_mb;
+    int n_mb, n_members;
 } examples[] = {
-    { "bsp", "1f1b", 2, 2, 1, two, NULL, true, false, 4 },
-    { "interleaved", "interleaved", 2, 2, 2, four, NULL, true, false, 4 },
-    { "asp", "pipedream", 3, 3, 1, three, NULL, false, true, 1 },
-    { "replicas", "1f1b", 2, 1, 1, NULL, pair, true, false, 3 },
-    { "first", "pipedream", 3, 2, 1, two, first, false, false, 1 },
-    { "both", "1f1b", 4, 2, 1, two, both, true, false, 1 },
+    { "bsp", "1f1b", 2, 2, 1, two, NULL, true, false, 4, 1 },
+    { "interleaved", "interleaved", 2, 2, 2, four, NULL, true, false, 4, 1 },
+    { "asp", "pipedream", 3, 3, 1, three, NULL, false, true, 1, 1 },
+    { "replicas", "1f1b", 2, 1, 1, NULL, pair, true, false, 3, 1 },
+    { "first", "pipedream", 3, 2, 1, two, first, false, false, 1, 1 },
+    { "both", "1f1b", 4, 2, 1, two, both, true, false, 1, 1 },
+    { "group", "1f1b", 4, 2, 1, two, NULL, true, false, 4, 2 },
+    { "groups", "1f1b", 4, 1, 1, NULL, pair, false, false, 2, 2 },
 };
 
 static const struct example *example;
 static struct vp_world *world;
-static bool direct;
 
 static struct setup setup_of(const struct vp_backend_ops *device)
 {
@@ -98,6 +131,7 @@ static struct setup setup_of(const struct vp_backend_ops *device)
     setup.tied = example->tied;
     setup.compress = example->compress;
     setup.accumulation = example->n_mb;
+    setup.members = example->n_members;
     setup.threads = 1;
     setup.n_steps = 12;
     setup.bundle_bytes = 4096;
@@ -117,6 +151,7 @@ static void check_price(const struct run *run)
     struct vp_priced_plan priced;
     struct vp_err err = { .text = "" };
     int64_t device = 0, host = 0;
+    int group = self.index / example->n_members;
 
     config.world = NULL;
     config.plan.edges = config.plan.replica_edges = edges;
@@ -129,8 +164,8 @@ static void check_price(const struct run *run)
 
         assert_int_equal(priced.stages[s].staging,
                          vp_trainer_prices(run->trainer)[s].staging);
-        if (self.index < stage->first_rank ||
-            self.index >= stage->first_rank + stage->n_replicas)
+        if (group < stage->first_rank ||
+            group >= stage->first_rank + stage->n_replicas)
             continue;
         device += priced.stages[s].memory.total;
         host += priced.stages[s].staging;
@@ -182,6 +217,7 @@ static void processes_give_the_bits_of_threads(void **state)
     /* All that a stage or replica tells another one is more than this. */
     if (direct)
         assert_true(bytes_sent() - before > 4000L * setup.n_steps);
+    assert_true((n_gathers > 0) == (direct && example->n_members > 1));
     run_free(&processes);
 }
 

@@ -508,6 +508,34 @@ static void test_edges(void **state)
     vp_config_release(&c);
 }
 
+/* Members of tensor-parallel groups send to those with their number. */
+static void test_edges_of_members(void **state)
+{
+    static const struct {
+        const char *machines;
+        enum vp_edge_kind kind;
+    } cases[] = {
+        { "['a:0', 'a:1', 'b:0', 'b:1']", VP_EDGE_DEVICE },
+        { "['a:0', 'a:1', 'a:1', 'a:0']", VP_EDGE_DEVICE },
+        { "['a:0', 'a:1', 'a:2', 'a:1']", VP_EDGE_HOST },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_config c;
+        char yaml[512];
+
+        snprintf(yaml, sizeof(yaml),
+                 NINE "stages: 2\nmp_size: 2\noptimizer: adam\n"
+                      "device: cuda\nmachines: %s\n",
+                 cases[i].machines);
+        load_ok(yaml, "distributed_backend=nccl", &c);
+        assert_int_equal(c.edges[0], cases[i].kind);
+        assert_int_equal(c.tie_edge, cases[i].kind);
+        vp_config_release(&c);
+    }
+}
+
 /* ---- Placements --------------------------------------------------------- */
 
 static void test_placement(void **state)
@@ -1210,10 +1238,6 @@ static void test_tensor_refusals(void **state)
     static const struct {
         const char *key, *why;
     } cases[] = {
-        { "optimizer: lamb", "lamb needs norms of whole tensors; use adamw "
-                             "(key 'optimizer')" },
-        { "device: cuda", "tensor parallelism runs on CPU cores alone; set "
-                          "device: cpu (key 'device')" },
         { "rebalance: true", "tensor-parallel ranks cannot be re-balanced; set "
                              "rebalance: false (key 'rebalance')" },
     };
@@ -1222,8 +1246,7 @@ static void test_tensor_refusals(void **state)
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         char yaml[512], want[512];
 
-        snprintf(yaml, sizeof(yaml), NINE "mp_size: 2\n%s\n%s\n",
-                 i > 0 ? "optimizer: adam" : "", cases[i].key);
+        snprintf(yaml, sizeof(yaml), NINE "mp_size: 2\n%s\n", cases[i].key);
         snprintf(want, sizeof(want), "key 'mp_size' is 2, but %s",
                  cases[i].why);
         if (!strstr(refused(yaml), want))
@@ -1489,7 +1512,7 @@ static void test_notices(void **state)
         refused(NINE "stages: 2\nreplicas: [2, 1]\nshard_optimizer: true\n"
                      "rebalance: true\n"),
         "a.yml:6: key 'rebalance' moves blocks with their whole state, but "
-        "shard_optimizer gives each replica a slice; remove one of them");
+        "shard_optimizer gives each replica a shard; remove one of them");
     load_ok(NINE "stages: 2\nreplicas: [2, 1]\nshard_optimizer: true\n", NULL,
             &c);
     assert_int_equal(c.n_notices, 0);
@@ -1959,6 +1982,7 @@ int main(void)
         cmocka_unit_test(test_sets_of_auto),
         cmocka_unit_test(test_placed_plan),
         cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_edges_of_members),
         cmocka_unit_test(test_placement),
         cmocka_unit_test(test_placement_limit),
         cmocka_unit_test(test_modules_are_blocks),

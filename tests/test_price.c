@@ -288,7 +288,7 @@ static void remembered_stages_cost_the_same(void **state)
     }
 }
 
-/* One pricer for plans with and without slices of the optimizer's state. */
+/* One pricer for plans with and without shards of the optimizer's state. */
 static void slices_are_remembered_apart(void **state)
 {
     int replicas[N_STAGES];

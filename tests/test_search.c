@@ -1030,7 +1030,7 @@ static void different_memory(void **state)
     release(&setup);
 }
 
-/* Where replicas own slices of the optimizer's state, plans are found in less
+/* Where replicas own shards of the optimizer's state, plans are found in less
  * memory: by what a rank does not keep of it. */
 static void slices_need_less(void **state)
 {

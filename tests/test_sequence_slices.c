@@ -94,7 +94,7 @@ static void gradients_of_slices_are_parts(void **state)
         assert_int_equal(param->partial_grad, part);
         assert_int_equal(one.params[par].partial_grad, false);
         if (part)
-            assert_int_equal(param->shard.axis, VP_SHARD_NONE);
+            assert_int_equal(param->slice.axis, VP_SLICE_NONE);
     }
     vp_graph_release(&graph);
     vp_graph_release(&one);
@@ -117,7 +117,7 @@ static void begin_sketch(struct sketch *s)
     vp_graph_line(&s->graph);
     s->ids = vp_graph_input(&s->graph, VP_ROLE_TOKENS, "ids", 10);
     table = vp_graph_param(&s->graph, "table", 12, 8, VP_INIT_ZERO, 0.0f);
-    vp_graph_shard(&s->graph, table, VP_SHARD_ROWS, 1, true);
+    vp_graph_slice(&s->graph, table, VP_SLICE_ROWS, 1, true);
     s->part = vp_embed(&s->graph, s->ids, VP_NONE, table, VP_NONE, VP_NONE,
                        1.0f, -1);
     s->slice = vp_group_sum(&s->graph, s->part, VP_NONE);
@@ -158,7 +158,7 @@ static void mistakes_of_builders_are_refused(void **state)
 
     begin_sketch(&s); /* a weight cut by rows lacks the gather */
     a = vp_graph_param(&s.graph, "a", 8, 8, VP_INIT_ONE, 0.0f);
-    vp_graph_shard(&s.graph, a, VP_SHARD_ROWS, 1, false);
+    vp_graph_slice(&s.graph, a, VP_SLICE_ROWS, 1, false);
     vp_linear(&s.graph, s.slice, a, VP_NONE, VP_ACT_NONE);
     end_sketch(&s, "linear: weight and input are not cut alike");
 

@@ -1,4 +1,4 @@
-/* Replicas that own slices of the optimizer's state: losses, norms, weights, moments
+/* Replicas that own shards of the optimizer's state: losses, norms, weights, moments
  * and copies of the state are bitwise those of replicas that have all of it. */
 #include "vault.h"
 
@@ -469,7 +469,7 @@ static void a_gpu_is_refused(void **state)
     setup.shard = true;
     assert_int_equal(run_create(&run, &setup, 0, &err), VP_ERR_INVALID);
     assert_string_equal(err.fields, "shard_optimizer");
-    assert_string_equal(err.text, "slices of the optimizer's state are for "
+    assert_string_equal(err.text, "shards of the optimizer's state are for "
                                   "'device: cpu'; remove shard_optimizer");
     run_free(&run);
 }
@@ -492,7 +492,7 @@ static void a_move_is_refused(void **state)
         vp_trainer_create_next(run.trainer, &run.config.plan, &next, &err),
         VP_ERR_INVALID);
     assert_string_equal(err.text,
-                        "replicas own slices of the optimizer's state, which "
+                        "replicas own shards of the optimizer's state, which "
                         "stay where they are; stop the run and resume it with "
                         "the plan");
     run_free(&run);

@@ -1,6 +1,8 @@
 /* Tensor parallelism: ranks that share each operator. A group gives the same bits
  * over cuts, schedules, recomputation, threads and resumption, and the numbers of one
- * rank up to rounding. */
+ * rank up to rounding. With VP_TEST_DEVICE=cuda the same of ranks that share a GPU,
+ * whose numbers are then those of the CPU up to rounding. VP_TEST_NAME: only the tests
+ * whose names fit that pattern. */
 #include "tensorlib.h"
 
 /* ---- Slices ------------------------------------------------------------- */
@@ -15,28 +17,28 @@ static void slices_are_cut_as_drawn(void **state)
 {
     /* A part of 4 x 3 (or 5 x 2): elements count from 0. */
     static const struct slice_case cases[] = {
-        { { .rows = 2, .cols = 3, .shard = { VP_SHARD_ROWS, 1, 4 } },
+        { { .rows = 2, .cols = 3, .slice = { VP_SLICE_ROWS, 1, 4 } },
           2,
           1,
           { 6, 7, 8, 9, 10, 11 } },
-        { { .rows = 2, .cols = 3, .shard = { VP_SHARD_ROWS, 2, 4 } },
+        { { .rows = 2, .cols = 3, .slice = { VP_SLICE_ROWS, 2, 4 } },
           2,
           0,
           { 0, 1, 2, 6, 7, 8 } },
-        { { .rows = 4, .cols = 1, .shard = { VP_SHARD_COLS, 1, 3 } },
+        { { .rows = 4, .cols = 1, .slice = { VP_SLICE_COLS, 1, 3 } },
           3,
           2,
           { 2, 5, 8, 11 } },
-        { { .rows = 1, .cols = 6, .shard = { VP_SHARD_COLS, 3, 12 } },
+        { { .rows = 1, .cols = 6, .slice = { VP_SLICE_COLS, 3, 12 } },
           2,
           1,
           { 2, 3, 6, 7, 10, 11 } },
         /* Filled up with zeros. */
-        { { .rows = 3, .cols = 2, .shard = { VP_SHARD_ROWS, 1, 5 } },
+        { { .rows = 3, .cols = 2, .slice = { VP_SLICE_ROWS, 1, 5 } },
           2,
           1,
           { 6, 7, 8, 9, 0, 0 } },
-        { { .rows = 2, .cols = 2, .shard = { VP_SHARD_ROWS, 1, 5 } },
+        { { .rows = 2, .cols = 2, .slice = { VP_SLICE_ROWS, 1, 5 } },
           4,
           3,
           { 0, 0, 0, 0 } },
@@ -57,14 +59,14 @@ static void slices_are_cut_as_drawn(void **state)
         param.n_parts = 1;
         param.part[0] = (struct vp_part){ "p", 0, param.rows };
         n_whole = vp_param_whole_count(&param);
-        vp_shard_take(&param, 0, cases[c].member, cases[c].n_members, whole,
+        vp_slice_take(&param, 0, cases[c].member, cases[c].n_members, whole,
                       slice);
         for (int64_t i = 0; i < n; i++)
             assert_true(slice[i] == cases[c].want[i]);
         memset(back, 0, sizeof(back));
         for (int t = 0; t < cases[c].n_members; t++) {
-            vp_shard_take(&param, 0, t, cases[c].n_members, whole, slice);
-            vp_shard_put(&param, 0, t, cases[c].n_members, slice, back);
+            vp_slice_take(&param, 0, t, cases[c].n_members, whole, slice);
+            vp_slice_put(&param, 0, t, cases[c].n_members, slice, back);
         }
         assert_memory_equal(back, whole, (size_t)n_whole * sizeof(*back));
     }
@@ -221,6 +223,30 @@ static void numbers_are_those_of_one_rank(void **state)
             }
 }
 
+static void numbers_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    for (size_t m = 0; on_gpu() && m < VP_COUNT_OF(models); m++)
+        for (int k = 0; k < 2; k++) {
+            struct setup setup = group_of(models[m], members_of[k]);
+            struct run cpu, gpu;
+
+            setup.n_steps = 4;
+            setup.eval = true;
+            setup.vocab = 97;
+            setup.tied = k == 0;
+            train(&gpu, &setup);
+            setup.device = &vp_backend_cpu;
+            train(&cpu, &setup);
+            for (int i = 0; i < setup.n_steps; i++) {
+                assert_near(cpu.losses[i], gpu.losses[i], 1e-5, "loss", i);
+                assert_near(cpu.norms[i], gpu.norms[i], norm_tolerance(),
+                            "norm", i);
+            }
+            assert_near(cpu.eval_loss, gpu.eval_loss, 1e-5, "evaluation", 0);
+        }
+}
+
 /* Ids before the label are counted over all slices. */
 static void evaluations_count_the_same_ranks(void **state)
 {
@@ -265,8 +291,12 @@ static void whole_parameters_stay_equal(void **state)
 static void asp_is_what_the_interpreter_does(void **state)
 {
     (void)state;
-    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
-        check_asp(group_of(models[m], 2));
+    for (size_t m = 0; m < 2 * VP_COUNT_OF(models); m++) {
+        struct setup setup = group_of(models[m / 2], 2);
+
+        setup.optim = m % 2 ? VP_OPTIM_LAMB : VP_OPTIM_ADAMW;
+        check_asp(setup);
+    }
 }
 
 /* ---- State -------------------------------------------------------------- */
@@ -338,6 +368,7 @@ int main(void)
         cmocka_unit_test(replicas_of_groups_give_the_same_bits),
         cmocka_unit_test(bf16_gives_the_same_bits),
         cmocka_unit_test(numbers_are_those_of_one_rank),
+        cmocka_unit_test(numbers_are_those_of_the_cpu),
         cmocka_unit_test(evaluations_count_the_same_ranks),
         cmocka_unit_test(whole_parameters_stay_equal),
         cmocka_unit_test(asp_is_what_the_interpreter_does),
@@ -346,5 +377,6 @@ int main(void)
         cmocka_unit_test(a_lost_member_is_named),
     };
 
+    cmocka_set_test_filter(getenv("VP_TEST_NAME"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,7 +130,7 @@ static void loss_falls(void **state)
     }
 }
 
-/* Nor do replicas with slices of the optimizer's state. */
+/* Nor do replicas with shards of the optimizer's state. */
 static void a_step_allocates_nothing(void **state)
 {
     static const int replicas[] = { 3 };

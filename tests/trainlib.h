@@ -3,7 +3,7 @@
 #ifndef VP_TESTS_TRAINLIB_H
 #define VP_TESTS_TRAINLIB_H
 
-#include "graph/shard.h"
+#include "graph/slice.h"
 #include "model/model.h"
 #include "runtime/stage/stage.h"
 #include "runtime/trainer/trainer.h"
@@ -23,12 +23,13 @@
 /* ---- Counting: device memory -------------------------------------------- */
 
 static atomic_llong n_device_bytes;
+static const struct vp_device_ops *counted_device; /* that of the newest run */
 
 static inline enum vp_status counting_alloc(struct vp_device *device, size_t n,
                                             void **out)
 {
     atomic_fetch_add(&n_device_bytes, (long long)n);
-    return test_device()->device->alloc(device, n, out);
+    return counted_device->alloc(device, n, out);
 }
 
 /* ---- A small run -------------------------------------------------------- */
@@ -43,6 +44,7 @@ struct setup {
     int n_steps;
     enum vp_optim_kind optim;
     float grad_clip;
+    float eps; /* of the optimizer; 0: its default */
     bool clip_per_stage;
     struct vp_scale_config scale;
     vp_init_fn init; /* NULL: as published */
@@ -69,7 +71,7 @@ struct setup {
     int vocab;         /* 0: 96 */
     int64_t bundle_bytes;
     bool compress;
-    bool shard; /* replicas own slices of the optimizer's state */
+    bool shard; /* replicas own shards of the optimizer's state */
     struct vp_blackbox **blackboxes; /* of each rank; NULL: none are kept */
     vp_fault_fn fault;
     void *fault_ctx;
@@ -239,7 +241,8 @@ static inline enum vp_status run_create(struct run *run,
     for (int s = 0; s < VP_MAX_STAGES; s++)
         run->same_ratio[s] = setup->recompute;
     run->backend = setup->device ? *setup->device : *test_device();
-    run->device = *run->backend.device;
+    counted_device = run->backend.device;
+    run->device = *counted_device;
     run->device.alloc = counting_alloc;
     run->backend.device = &run->device;
     atomic_store(&n_device_bytes, 0);
@@ -303,6 +306,8 @@ static inline enum vp_status run_create(struct run *run,
     /* A GPU without memory_limit has room for a second plan only if told so. */
     if (!run->device.host_memory && memory_limit == 0)
         run->config.rebalance_headroom = (size_t)1 << 30;
+    if (setup->eps > 0.0f)
+        run->config.optim.eps = setup->eps;
     return vp_trainer_create(&run->config, &run->trainer, err);
 }
 

@@ -47,13 +47,27 @@ struct vp_members {
     /* `mine` is the own slice of `all`; all in bytes. */
     void (*all_gather)(void *ctx, const struct vp_op *op, const void *mine,
                        void *all, int64_t n, int64_t slice);
+    /* Does what exchange() does, from device memory to device memory, as work of
+     * `stream`, a handle as vp_stream_handle() gives it: waits for nothing, and may
+     * be captured. NULL: members exchange through memory of the host. */
+    enum vp_status (*gather)(void *ctx, const struct vp_op *op,
+                             const void *mine, size_t n_bytes, void *all,
+                             void *stream);
+    int timeout_ms; /* for the device, before an exchange; 0: a minute */
 };
+
+/* The most that a device exchanges at once through memory of the host. */
+enum { VP_EXCHANGE_BYTES = 4 << 20 };
 
 struct vp_launch {
     void *base[VP_SPACE_COUNT];
     const struct vp_mb *mb;
     int slot, version; /* which bases these are: keys for captured graphs */
     const struct vp_members *members; /* NULL: this rank alone */
+    /* From vp_device_host_alloc(), as many bytes as staging_bytes() says: what
+     * members exchange goes through it. NULL: it goes nowhere else. */
+    void *staging;
+    size_t n_staging;
 
     /* Not NULL: the list makes all gradients final, and every tensor is updated
      * as soon as its own is and nothing in the list reads it any more. Only
@@ -120,6 +134,9 @@ struct vp_backend_ops {
 
     /* `ctx` is a struct vp_backend_config: how the device would be opened. */
     vp_scratch_fn scratch_bytes;
+    /* Bytes of staging that a list of the program wants; see struct vp_launch.
+     * NULL: none. */
+    vp_staging_fn staging_bytes;
     enum vp_status (*compile)(struct vp_backend *backend,
                               const struct vp_program *program,
                               struct vp_exe **out, struct vp_err *err);

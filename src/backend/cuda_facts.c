@@ -225,6 +225,102 @@ static size_t embed_scratch(const struct vp_graph *graph,
     return 4 * areas.list + areas.parts + align(areas.sort);
 }
 
+/* ---- Tensor-parallel groups --------------------------------------------- */
+
+static bool has_slices(const struct vp_graph *graph, const struct vp_op *loss)
+{
+    return graph->values[loss->in[0]].spread == VP_SPREAD_COLS;
+}
+
+int vp_cuda_n_meetings(const struct vp_graph *graph, const struct vp_op *op,
+                       enum vp_phase phase, bool train)
+{
+    if (graph->n_members < 2)
+        return 0;
+    switch (op->kind) {
+    case VP_OP_GROUP_SUM:
+        return phase == VP_PHASE_F;
+    case VP_OP_GROUP_COPY:
+        return phase == VP_PHASE_B;
+    case VP_OP_CROSS_ENTROPY:
+        return phase == VP_PHASE_F && has_slices(graph, op) ? (train ? 1 : 2)
+                                                            : 0;
+    default:
+        return 0;
+    }
+}
+
+size_t vp_cuda_meeting_bytes(const struct vp_graph *graph,
+                             const struct vp_op *op, int meeting)
+{
+    size_t rows = (size_t)graph->values[op->in[0]].rows;
+
+    if (op->kind != VP_OP_CROSS_ENTROPY)
+        return (size_t)vp_value_bytes(graph, op->out);
+    return rows * (meeting == 0 ? sizeof(struct vp_row_part) : sizeof(int32_t));
+}
+
+struct vp_loss_scratch vp_cuda_loss_areas(const struct vp_graph *graph,
+                                          const struct vp_op *op)
+{
+    size_t n = (size_t)graph->n_members;
+    size_t part = vp_cuda_meeting_bytes(graph, op, 0);
+    size_t before = vp_cuda_meeting_bytes(graph, op, 1);
+
+    return (struct vp_loss_scratch){
+        .mine = align(part),
+        .all = align(n * part),
+        .mine_before = align(before),
+        .all_before = align(n * before),
+    };
+}
+
+static size_t loss_scratch(const struct vp_graph *graph, const struct vp_op *op,
+                           enum vp_phase phase)
+{
+    struct vp_loss_scratch areas;
+
+    if (phase == VP_PHASE_B) /* the sum of the weights of rows */
+        return VP_TENSOR_ALIGN;
+    if (vp_cuda_n_meetings(graph, op, phase, false) == 0)
+        return 0;
+    areas = vp_cuda_loss_areas(graph, op);
+    return areas.mine + areas.all + areas.mine_before + areas.all_before;
+}
+
+/* The parts of all members; and as those of a linear layer, sums of the bias. */
+static size_t group_sum_scratch(const struct vp_graph *graph,
+                                const struct vp_op *op, enum vp_phase phase)
+{
+    const struct vp_value *out = &graph->values[op->out];
+
+    if (vp_cuda_n_meetings(graph, op, phase, true) > 0)
+        return align((size_t)graph->n_members *
+                     vp_cuda_meeting_bytes(graph, op, 0));
+    return phase == VP_PHASE_W
+               ? vp_cuda_column_scratch(out->rows, out->cols, VP_ACT_NONE)
+               : 0;
+}
+
+size_t vp_cuda_staging_bytes(const struct vp_program *program)
+{
+    const struct vp_graph *graph = program->graph;
+    size_t most = 0;
+
+    for (int list = 0; list < VP_LIST_COUNT; list++)
+        for (int i = 0; i < program->n_calls[list]; i++) {
+            const struct vp_call *call = &program->calls[list][i];
+
+            for (int k = 0;
+                 k < vp_cuda_n_meetings(graph, call->op, call->phase, false);
+                 k++)
+                most = larger(most, vp_cuda_meeting_bytes(graph, call->op, k));
+        }
+    if (most > VP_EXCHANGE_BYTES)
+        most = VP_EXCHANGE_BYTES;
+    return 2 * ((size_t)graph->n_members + 1) * align(most);
+}
+
 /* ---- All of them -------------------------------------------------------- */
 
 /* Sums of dgamma, dbeta and the columns of a branch that ends before it. */
@@ -253,8 +349,11 @@ size_t vp_cuda_scratch_bytes(const void *ctx, const struct vp_graph *graph,
         return phase == VP_PHASE_W ? layernorm_scratch(graph, op) : 0;
     case VP_OP_ATTENTION:
         return attention_scratch(graph, op, phase, capability);
-    case VP_OP_CROSS_ENTROPY: /* the sum of the weights of rows */
-        return phase == VP_PHASE_B ? VP_TENSOR_ALIGN : 0;
+    case VP_OP_CROSS_ENTROPY:
+        return loss_scratch(graph, op, phase);
+    case VP_OP_GROUP_SUM:
+    case VP_OP_GROUP_COPY:
+        return group_sum_scratch(graph, op, phase);
     default:
         return 0;
     }

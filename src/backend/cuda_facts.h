@@ -65,6 +65,40 @@ struct vp_embed_scratch {
 struct vp_embed_scratch vp_cuda_embed_areas(const struct vp_graph *graph,
                                             const struct vp_op *op);
 
+/* ---- Tensor-parallel groups --------------------------------------------- */
+
+/* A call in which the members of a group exchange values has steps: what is done
+ * before its first meeting, between its meetings and after the last one. */
+enum { VP_CUDA_MAX_MEETINGS = 2 };
+
+/* Meetings of a call: 1 for a sum, and for the loss of slices of logits, which has
+ * another one in an evaluation; else 0. */
+int vp_cuda_n_meetings(const struct vp_graph *graph, const struct vp_op *op,
+                       enum vp_phase phase, bool train);
+/* Bytes that each member gives in a meeting of such a call. */
+size_t vp_cuda_meeting_bytes(const struct vp_graph *graph,
+                             const struct vp_op *op, int meeting);
+
+/* What a member knows of a row of logits: of the ids that it has, the largest
+ * logit, the sum of e^(x - most) and the sum of x; and the label's logit, 0 if
+ * another member has it. */
+struct vp_row_part {
+    float most, exps, sum, label;
+};
+
+/* Bytes of the areas of the scratch of that loss, in this order, each aligned. */
+struct vp_loss_scratch {
+    size_t mine, all;               /* of struct vp_row_part */
+    size_t mine_before, all_before; /* of int32_t: ids before the label */
+};
+
+struct vp_loss_scratch vp_cuda_loss_areas(const struct vp_graph *graph,
+                                          const struct vp_op *op);
+
+/* A vp_staging_fn: two pieces of what is exchanged at once, for the own bytes and
+ * for those of all members. */
+size_t vp_cuda_staging_bytes(const struct vp_program *program);
+
 /* ---- Attention ---------------------------------------------------------- */
 
 struct vp_attention_shape {

@@ -18,6 +18,7 @@ struct vp_device_facts vp_backend_facts(const struct vp_backend_ops *ops,
         .grad_linger = ops->grad_linger,
         .scratch = ops->scratch_bytes,
         .scratch_ctx = config,
+        .staging = ops->staging_bytes,
     };
 }
 

@@ -46,6 +46,7 @@ static const struct vp_backend_ops planned_gpu = {
     .open = gpu_open,
     .close = gpu_close,
     .scratch_bytes = vp_cuda_scratch_bytes,
+    .staging_bytes = vp_cuda_staging_bytes,
 };
 
 const struct vp_backend_ops *vp_backend_planned(const char *name)

@@ -260,6 +260,16 @@ enum vp_status vp_direct_group_create(struct vp_world *world, const int *ranks,
     return VP_OK;
 }
 
+enum vp_status vp_direct_gather_create(struct vp_world *world, const int *ranks,
+                                       int n_members, struct vp_group **out)
+{
+    *out = NULL;
+    VP_BUG_ON(!world->ops->direct_gather_create);
+    VP_TRY(world->ops->direct_gather_create(world, ranks, n_members, out));
+    keep_group(world, *out);
+    return VP_OK;
+}
+
 enum vp_status vp_group_exchange(struct vp_group *group, int member,
                                  const void *mine, size_t n_bytes, void *all,
                                  struct vp_limit limit)
@@ -299,6 +309,13 @@ enum vp_status vp_group_end_gather(struct vp_group *group, int member,
                                    struct vp_limit limit)
 {
     return group->ops->end_gather(group, member, limit);
+}
+
+enum vp_status vp_group_gather_direct(struct vp_group *group, const void *mine,
+                                      size_t n_bytes, void *all, void *stream)
+{
+    VP_BUG_ON(!group->ops->gather_direct);
+    return group->ops->gather_direct(group, mine, n_bytes, all, stream);
 }
 
 enum vp_status vp_group_cut(struct vp_group *group, const int64_t *ends,

@@ -149,6 +149,11 @@ enum vp_status vp_group_create(struct vp_world *world, const int *ranks,
 enum vp_status vp_direct_group_create(struct vp_world *world, const int *ranks,
                                       int n_members, struct vp_group **out);
 
+/* For gathers on devices, of members whose devices reach each other. All members
+ * come here, and links are made now. */
+enum vp_status vp_direct_gather_create(struct vp_world *world, const int *ranks,
+                                       int n_members, struct vp_group **out);
+
 /* ---- Messages ----------------------------------------------------------- */
 
 /* Waits for the credit of message j; its buffer to write into. Asked again
@@ -189,6 +194,13 @@ void vp_group_gather(struct vp_group *group, int member,
  * gather of the group, or at once if it asked for `taken`, as all members then do. */
 enum vp_status vp_group_end_gather(struct vp_group *group, int member,
                                    struct vp_limit limit);
+
+/* Of vp_direct_gather_create(): every member gives `n_bytes` of its device and gets
+ * those of all in its device, in member order, n_bytes apart. Work of `stream`, a
+ * handle as vp_stream_handle() gives it; may be captured. Members ask for the same
+ * gathers in the same order. */
+enum vp_status vp_group_gather_direct(struct vp_group *group, const void *mine,
+                                      size_t n_bytes, void *all, void *stream);
 
 /* One array in a sum over a group. */
 struct vp_term {

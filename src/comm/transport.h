@@ -41,6 +41,9 @@ struct vp_world_ops {
     enum vp_status (*direct_group_create)(struct vp_world *world,
                                           const int *ranks, int n_members,
                                           struct vp_group **out);
+    enum vp_status (*direct_gather_create)(struct vp_world *world,
+                                           const int *ranks, int n_members,
+                                           struct vp_group **out);
 };
 
 struct vp_channel_ops {
@@ -68,6 +71,8 @@ struct vp_group_ops {
                    const struct vp_gather *gather);
     enum vp_status (*end_gather)(struct vp_group *group, int member,
                                  struct vp_limit limit);
+    enum vp_status (*gather_direct)(struct vp_group *group, const void *mine,
+                                    size_t n_bytes, void *all, void *stream);
     enum vp_status (*cut)(struct vp_group *group, const int64_t *ends,
                           int n_pieces);
     /* Of the one piece of a group that was not cut. */

@@ -39,6 +39,7 @@ enum vp_auto_key {
     VP_AUTO_BATCH_SIZE,
     VP_AUTO_ACCUMULATION_STEPS,
     VP_AUTO_REPLICAS,
+    VP_AUTO_MP_SIZE,
     VP_AUTO_COUNT
 };
 
@@ -149,7 +150,7 @@ struct vp_config {
     int accumulation_steps;         /* bsp: minibatches per update; asp: 1 */
     bool clip_per_stage;            /* grad_clip_scope: all | stage */
     bool fast_reduce;               /* reduce: exact | fast */
-    bool shard_optimizer;           /* replicas own slices of its state */
+    bool shard_optimizer;           /* replicas own shards of its state */
     int mp_size;                    /* ranks that share each operator */
     bool sequence_parallel;         /* they have slices of rows between sums */
     bool compress_activations;      /* between stages, to bf16 */

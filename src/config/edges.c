@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The ranks that hold a stage. */
+/* The groups that hold a stage: ranks, or with mp_size as many each. */
 struct place {
     int first, n;
 };
@@ -35,13 +35,23 @@ static bool have_one_gpu(const struct vp_config *config, int a, int b)
     return x->device == y->device && strcmp(x->host, y->host) == 0;
 }
 
+/* Each member of a group sends to the member with its number of the other. */
+static bool share_a_gpu(const struct vp_config *config, int a, int b)
+{
+    for (int t = 0; t < config->mp_size; t++)
+        if (have_one_gpu(config, a * config->mp_size + t,
+                         b * config->mp_size + t))
+            return true;
+    return false;
+}
+
 /* GPUs reach each other directly if all pairs of different ranks do. */
 static enum vp_edge_kind edge_of(const struct vp_config *config, struct place a,
                                  struct place b)
 {
     for (int i = a.first; i < a.first + a.n; i++)
         for (int j = b.first; j < b.first + b.n; j++)
-            if (i != j && have_one_gpu(config, i, j))
+            if (i != j && share_a_gpu(config, i, j))
                 return VP_EDGE_HOST;
     return config->distributed_backend == VP_TRANSPORT_NCCL ? VP_EDGE_DEVICE
                                                             : VP_EDGE_HOST;
@@ -51,7 +61,7 @@ static enum vp_edge_kind edge_of(const struct vp_config *config, struct place a,
 static void resolve_sums(struct vp_config *config,
                          enum vp_edge_kind *replica_edges)
 {
-    struct place all = { 0, vp_config_n_ranks(config) };
+    struct place all = { 0, vp_config_n_groups(config) };
 
     for (int s = 0; s < vp_config_n_stages(config); s++) {
         struct place ranks = place_of(config, s);

@@ -599,7 +599,9 @@ const struct vp_key vp_keys[] = {
     { ROW("mp_size", VP_KEY_INT, mp_size), .min = 1, .max = 1024,
       .group = "pipeline", .fallback = "1", .example = "2",
       .meaning = "tensor parallel ranks: every rank of the pipeline becomes a "
-      "group that shares each operator; a divisor of heads and ffn" },
+      "group that shares each operator; a divisor of heads and ffn; auto: the "
+      "plan gives the ranks that there are without groups to fewer stages of "
+      "groups, if that is faster or alone fits" },
     { ROW("sequence_parallel", VP_KEY_BOOL, sequence_parallel),
       .group = "pipeline", .fallback = "false", .example = "true",
       .meaning = "ranks of a tensor parallel group have slices of the rows "
@@ -632,7 +634,7 @@ const struct vp_key vp_keys[] = {
       "fast, as the transport likes: between processes other bits" },
     { ROW("shard_optimizer", VP_KEY_BOOL, shard_optimizer),
       .group = "pipeline", .fallback = "false", .example = "true",
-      .meaning = "each replica of a stage keeps and updates a slice of the "
+      .meaning = "each replica of a stage keeps and updates a shard of the "
       "optimizer's state, and the weights are gathered: less memory, the same "
       "bits; device: cpu" },
 

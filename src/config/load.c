@@ -699,7 +699,7 @@ static enum vp_status load(const struct vp_config_source *from,
     VP_TRY(vp_planned_keys_check(given.entry, err));
     VP_TRY(vp_planned_keys_take_auto(given.entry, from->planning, out, err));
     if (from->plan || from->unplanned)
-        vp_planned_keys_drop(given.entry);
+        vp_planned_keys_drop(given.entry, from->plan != NULL);
     VP_TRY(keep_origins(&given, out, err));
     VP_TRY(apply(&given, from->plan, out, err));
     vp_config_set_precision(out, from->precision);

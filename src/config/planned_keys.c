@@ -34,6 +34,7 @@ static const char *const auto_names[VP_AUTO_COUNT] = {
     [VP_AUTO_BATCH_SIZE] = "batch_size",
     [VP_AUTO_ACCUMULATION_STEPS] = "accumulation_steps",
     [VP_AUTO_REPLICAS] = "replicas",
+    [VP_AUTO_MP_SIZE] = "mp_size",
 };
 
 enum vp_status vp_planned_keys_take_auto(struct vp_entry *entries,
@@ -62,6 +63,8 @@ enum vp_status vp_planned_keys_take_auto(struct vp_entry *entries,
         entry->text = vp_key_find(auto_names[i])->example;
         if (i == VP_AUTO_REPLICAS)
             entry->key = NULL;
+        if (i == VP_AUTO_MP_SIZE) /* stages and replicas name the ranks */
+            entry->text = vp_key_find(auto_names[i])->fallback;
     }
     return VP_OK;
 }
@@ -82,8 +85,9 @@ const char *const vp_planned_keys[] = {
     NULL,
 };
 
-void vp_planned_keys_drop(struct vp_entry *entries)
+void vp_planned_keys_drop(struct vp_entry *entries, bool found)
 {
     for (int i = 0; vp_planned_keys[i]; i++)
-        entry_of(entries, vp_planned_keys[i])->key = NULL;
+        if (found || strcmp(vp_planned_keys[i], "profile") != 0)
+            entry_of(entries, vp_planned_keys[i])->key = NULL;
 }

@@ -20,7 +20,7 @@ bool vp_planned_keys_is_auto(const struct vp_config *config,
                              const struct vp_key *key);
 /* What a plan that is found for a configuration replaces; ends with NULL. */
 extern const char *const vp_planned_keys[];
-/* Removes it. */
-void vp_planned_keys_drop(struct vp_entry *entries);
+/* Removes it; while the plan is not `found`, its search needs key `profile`. */
+void vp_planned_keys_drop(struct vp_entry *entries, bool found);
 
 #endif

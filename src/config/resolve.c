@@ -489,22 +489,15 @@ static enum vp_status plan_by_flops(struct vp_config *config,
 
 /* ---- All of it ---------------------------------------------------------- */
 
-/* Slices of the optimizer's state stay where they are. */
+/* Shards of the optimizer's state stay where they are. */
 static enum vp_status check_shards(const struct vp_config *config,
                                    struct vp_err *err)
 {
-    if (config->shard_optimizer && config->mp_size > 1)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key 'shard_optimizer': not with mp_size %d, "
-                          "whose members have slices of the weights already; "
-                          "remove one of them",
-                          vp_config_place(config, "shard_optimizer"),
-                          config->mp_size);
     if (!config->shard_optimizer || !config->rebalance)
         return VP_OK;
     return vp_err_set(err, VP_ERR_INVALID,
                       "%s: key 'rebalance' moves blocks with their whole "
-                      "state, but shard_optimizer gives each replica a slice; "
+                      "state, but shard_optimizer gives each replica a shard; "
                       "remove one of them",
                       vp_config_place(config, "rebalance"));
 }
@@ -572,20 +565,6 @@ static enum vp_status check_members(const struct vp_config *config,
                           "rows are on CPU cores alone; set device: cpu, or "
                           "sequence_parallel: false",
                           vp_config_place(config, "sequence_parallel"));
-    if (config->device == VP_DEVICE_KIND_CUDA)
-        return refuse_members(config, "device",
-                              "tensor parallelism runs on CPU cores alone; set "
-                              "device: cpu",
-                              err);
-    if (config->distributed_backend == VP_TRANSPORT_NCCL)
-        return refuse_members(config, "distributed_backend",
-                              "tensor parallelism runs on CPU cores alone; use "
-                              "mpi",
-                              err);
-    if (config->optim.kind == VP_OPTIM_LAMB)
-        return refuse_members(config, "optimizer",
-                              "lamb needs norms of whole tensors; use adamw",
-                              err);
     if (config->rebalance)
         return refuse_members(config, "rebalance",
                               "tensor-parallel ranks cannot be re-balanced; "

@@ -185,7 +185,7 @@ void vp_graph_part(struct vp_graph *graph, vp_par par, const char *name,
     param->rows += rows;
 }
 
-void vp_graph_shard(struct vp_graph *graph, vp_par par, enum vp_shard_axis axis,
+void vp_graph_slice(struct vp_graph *graph, vp_par par, enum vp_slice_axis axis,
                     int n_sections, bool pad)
 {
     struct vp_param *param = par == VP_NONE ? NULL : &graph->params[par];
@@ -193,14 +193,14 @@ void vp_graph_shard(struct vp_graph *graph, vp_par par, enum vp_shard_axis axis,
 
     if (!param || graph->n_members == 1)
         return;
-    whole = axis == VP_SHARD_ROWS ? param->part[0].rows : param->cols;
+    whole = axis == VP_SLICE_ROWS ? param->part[0].rows : param->cols;
     if (whole % n != 0 && !(pad && n_sections == 1)) {
         fail(graph, "a parameter cannot be cut into equal slices");
         return;
     }
     mine = (whole + n - 1) / n * n_sections;
-    param->shard = (struct vp_cut){ axis, n_sections, whole };
-    if (axis == VP_SHARD_COLS) {
+    param->slice = (struct vp_cut){ axis, n_sections, whole };
+    if (axis == VP_SLICE_COLS) {
         param->cols = mine;
         return;
     }
@@ -551,11 +551,11 @@ enum vp_status vp_graph_finish(struct vp_graph *graph, struct vp_err *err)
 
 struct vp_shape vp_param_whole(const struct vp_param *param, int part)
 {
-    const struct vp_cut *shard = &param->shard;
+    const struct vp_cut *slice = &param->slice;
 
     return (struct vp_shape){
-        shard->axis == VP_SHARD_ROWS ? shard->whole : param->part[part].rows,
-        shard->axis == VP_SHARD_COLS ? shard->whole : param->cols
+        slice->axis == VP_SLICE_ROWS ? slice->whole : param->part[part].rows,
+        slice->axis == VP_SLICE_COLS ? slice->whole : param->cols
     };
 }
 

@@ -64,15 +64,15 @@ struct vp_part {
     int64_t row, rows;
 };
 
-/* How a parameter is cut among the members of a tensor-parallel group; see shard.h. */
-enum vp_shard_axis {
-    VP_SHARD_NONE, /* every member has all of it */
-    VP_SHARD_ROWS, /* output features, or rows of a table */
-    VP_SHARD_COLS, /* input features, or elements of a vector */
+/* How a parameter is cut among the members of a tensor-parallel group; see slice.h. */
+enum vp_slice_axis {
+    VP_SLICE_NONE, /* every member has all of it */
+    VP_SLICE_ROWS, /* output features, or rows of a table */
+    VP_SLICE_COLS, /* input features, or elements of a vector */
 };
 
 struct vp_cut {
-    enum vp_shard_axis axis;
+    enum vp_slice_axis axis;
     /* Each part is made of this many sections one after the other along the axis,
      * and a member has a slice of every section: query, key and value packed in
      * one tensor are three. */
@@ -84,7 +84,7 @@ struct vp_cut {
 struct vp_param {
     int block; /* the block that owns it; a gradient per block */
     int64_t rows, cols;
-    struct vp_cut shard;
+    struct vp_cut slice;
     enum vp_init init;
     float init_std;
     bool decay;             /* weight decay applies (not biases, layer norms) */
@@ -314,7 +314,7 @@ void vp_graph_part(struct vp_graph *graph, vp_par par, const char *name,
 /* Cuts a parameter of the current block, made with its whole shape and all of its
  * parts, among the members of the group; nothing happens if there is one. Rows that
  * do not divide are filled up with rows of zeros if `pad`, else refused. */
-void vp_graph_shard(struct vp_graph *graph, vp_par par, enum vp_shard_axis axis,
+void vp_graph_slice(struct vp_graph *graph, vp_par par, enum vp_slice_axis axis,
                     int n_sections, bool pad);
 /* The current block's use of a parameter owned by an earlier block. */
 vp_par vp_graph_tied(struct vp_graph *graph, vp_par owner);

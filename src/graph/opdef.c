@@ -138,7 +138,7 @@ static bool has_own_cols(const struct vp_value *value)
 
 static bool is_cut(const struct vp_param *param)
 {
-    return param->shard.axis != VP_SHARD_NONE;
+    return param->slice.axis != VP_SLICE_NONE;
 }
 
 /* ---- Shape rules -------------------------------------------------------- */
@@ -166,7 +166,7 @@ static enum vp_status embed_shape(struct vp_graph *graph, struct vp_op *op)
         (types && (types->cols != table->cols ||
                    !is_ids(in_value(graph, op, 1), ids->rows))))
         return refuse(graph, op, "type ids and type table do not match");
-    if (table->shard.axis == VP_SHARD_COLS ||
+    if (table->slice.axis == VP_SLICE_COLS ||
         (positions && is_cut(positions)) || (types && is_cut(types)))
         return refuse(graph, op, "only the rows of its table can be cut");
     op->out = result(graph, op, ids->rows, table->cols);
@@ -179,12 +179,12 @@ static bool find_linear_spread(const struct vp_value *x,
                                const struct vp_param *weight,
                                const struct vp_param *bias, enum vp_spread *out)
 {
-    switch (weight->shard.axis) {
-    case VP_SHARD_ROWS:
+    switch (weight->slice.axis) {
+    case VP_SLICE_ROWS:
         *out = VP_SPREAD_COLS;
         return (is_whole(x) || x->spread == VP_SPREAD_GATHERED) &&
                (!bias || is_cut(bias));
-    case VP_SHARD_COLS:
+    case VP_SLICE_COLS:
         *out = VP_SPREAD_PARTIAL;
         return x->spread == VP_SPREAD_COLS && !bias;
     default:
@@ -401,7 +401,7 @@ static int64_t count_ids(const struct vp_graph *graph,
     if (logits->spread != VP_SPREAD_COLS)
         return logits->cols;
     VP_BUG_ON(!producer || producer->kind != VP_OP_LINEAR);
-    return in_param(graph, producer, 0)->shard.whole;
+    return in_param(graph, producer, 0)->slice.whole;
 }
 
 static enum vp_status cross_entropy_shape(struct vp_graph *graph,
@@ -522,7 +522,7 @@ bool vp_op_has_dz(const struct vp_op *op)
 bool vp_op_sums_gradient(const struct vp_graph *graph, const struct vp_op *op)
 {
     return op->kind == VP_OP_LINEAR &&
-           graph->params[op->par[0]].shard.axis == VP_SHARD_ROWS &&
+           graph->params[op->par[0]].slice.axis == VP_SLICE_ROWS &&
            is_whole(in_value(graph, op, 0));
 }
 

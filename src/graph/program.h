@@ -171,6 +171,11 @@ struct vp_bundle {
 typedef size_t (*vp_scratch_fn)(const void *ctx, const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_phase phase);
 
+struct vp_program;
+/* Returns the bytes of host memory through which members of a tensor-parallel group
+ * exchange what the program makes. */
+typedef size_t (*vp_staging_fn)(const struct vp_program *program);
+
 struct vp_program {
     const struct vp_graph *graph; /* borrowed: must outlive the program */
     struct vp_stage_spec spec;

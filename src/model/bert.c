@@ -30,14 +30,14 @@ static const char *layer_name(const struct bert *b, int64_t layer,
 /* x: [B*S, in] -> [B*S, out] */
 static vp_val dense(const struct bert *b, vp_val x, const char *name,
                     int64_t in, int64_t out, enum vp_act act,
-                    enum vp_shard_axis shard)
+                    enum vp_slice_axis slice)
 {
     struct vp_dense layer = { .in = in,
                               .out = out,
                               .std = INIT_STD,
                               .act = act,
                               .bias = true,
-                              .shard = shard };
+                              .slice = slice };
 
     return vp_build_linear(b->graph, x, &layer, &name, 1);
 }
@@ -84,7 +84,7 @@ static vp_val attention(const struct bert *b, vp_val x, int64_t layer)
                                .out = c->hidden,
                                .std = INIT_STD,
                                .bias = true,
-                               .shard = VP_SHARD_ROWS };
+                               .slice = VP_SLICE_ROWS };
     const char *names[] = {
         layer_name(b, layer, "attention.self.query"),
         layer_name(b, layer, "attention.self.key"),
@@ -98,7 +98,7 @@ static vp_val attention(const struct bert *b, vp_val x, int64_t layer)
                      c->attention_dropout);
     vp_graph_line(g);
     y = dense(b, y, layer_name(b, layer, "attention.output.dense"), c->hidden,
-              c->hidden, VP_ACT_NONE, VP_SHARD_COLS);
+              c->hidden, VP_ACT_NONE, VP_SLICE_COLS);
     vp_graph_line(g);
     y = vp_dropout(g, y, c->dropout);
     vp_graph_line(g);
@@ -114,10 +114,10 @@ static vp_val ffn(const struct bert *b, vp_val x, int64_t layer)
 
     vp_graph_line(g);
     y = dense(b, x, layer_name(b, layer, "intermediate.dense"), c->hidden,
-              c->ffn, c->act, VP_SHARD_ROWS);
+              c->ffn, c->act, VP_SLICE_ROWS);
     vp_graph_line(g);
     y = dense(b, y, layer_name(b, layer, "output.dense"), c->ffn, c->hidden,
-              VP_ACT_NONE, VP_SHARD_COLS);
+              VP_ACT_NONE, VP_SLICE_COLS);
     vp_graph_line(g);
     y = vp_dropout(g, y, c->dropout);
     vp_graph_line(g);
@@ -158,7 +158,7 @@ static void head(const struct bert *b, vp_val x, const struct vp_dims *dims)
     x = layernorm(b, x, layer_name(b, c->layers - 1, "output.LayerNorm"));
     vp_graph_line(g);
     x = dense(b, x, "cls.predictions.transform.dense", c->hidden, c->hidden,
-              c->act, VP_SHARD_NONE);
+              c->act, VP_SLICE_NONE);
     vp_graph_line(g);
     x = layernorm(b, x, "cls.predictions.transform.LayerNorm");
     vp_graph_line(g);

@@ -41,7 +41,7 @@ vp_par vp_build_table(struct vp_graph *graph, const char *name, int64_t rows,
 {
     vp_par table = vp_graph_param(graph, name, rows, cols, VP_INIT_NORMAL, std);
 
-    vp_graph_shard(graph, table, VP_SHARD_ROWS, 1, true);
+    vp_graph_slice(graph, table, VP_SLICE_ROWS, 1, true);
     return table;
 }
 
@@ -50,7 +50,7 @@ vp_par vp_build_output_bias(struct vp_graph *graph, const char *name,
 {
     vp_par bias = vp_graph_param(graph, name, 1, cols, VP_INIT_ZERO, 0.0f);
 
-    vp_graph_shard(graph, bias, VP_SHARD_COLS, 1, true);
+    vp_graph_slice(graph, bias, VP_SLICE_COLS, 1, true);
     return bias;
 }
 
@@ -60,18 +60,18 @@ vp_val vp_build_linear(struct vp_graph *graph, vp_val x,
 {
     vp_par weight = packed_weight(graph, dense, names, n_names);
     int n_sections = dense->n_sections > 0 ? dense->n_sections : 1;
-    bool sums = dense->shard == VP_SHARD_COLS && graph->n_members > 1;
+    bool sums = dense->slice == VP_SLICE_COLS && graph->n_members > 1;
     vp_par bias = VP_NONE;
     vp_val y;
 
-    if (dense->shard == VP_SHARD_ROWS)
+    if (dense->slice == VP_SLICE_ROWS)
         x = vp_all_gather(graph, x);
     if (dense->bias)
         bias = packed_bias(graph, dense, names, n_names);
-    if (dense->shard != VP_SHARD_NONE)
-        vp_graph_shard(graph, weight, dense->shard, n_sections, false);
-    if (dense->shard == VP_SHARD_ROWS)
-        vp_graph_shard(graph, bias, VP_SHARD_COLS, n_sections, false);
+    if (dense->slice != VP_SLICE_NONE)
+        vp_graph_slice(graph, weight, dense->slice, n_sections, false);
+    if (dense->slice == VP_SLICE_ROWS)
+        vp_graph_slice(graph, bias, VP_SLICE_COLS, n_sections, false);
     y = vp_linear(graph, x, weight, sums ? VP_NONE : bias, dense->act);
     return sums ? vp_group_sum(graph, y, bias) : y;
 }

@@ -15,7 +15,7 @@ struct vp_dense {
     bool stored_transposed;
     /* In a tensor-parallel group: cut by output features (ROWS of the weight), by
      * input features (COLS), which ends in a sum over the group, or not at all. */
-    enum vp_shard_axis shard;
+    enum vp_slice_axis slice;
     int n_sections; /* of the output features of a name; 0: 1 */
 };
 

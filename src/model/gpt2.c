@@ -72,14 +72,14 @@ static vp_val attention(const struct gpt2 *m, vp_val x, int64_t layer)
                (struct vp_dense){ .in = c->hidden,
                                   .out = 3 * c->hidden,
                                   .std = INIT_STD,
-                                  .shard = VP_SHARD_ROWS,
+                                  .slice = VP_SLICE_ROWS,
                                   .n_sections = 3 });
     y = attend(m, y);
     y = conv1d(m, y, layer_name(m, layer, "attn.c_proj"),
                (struct vp_dense){ .in = c->hidden,
                                   .out = c->hidden,
                                   .std = m->residual_std,
-                                  .shard = VP_SHARD_COLS });
+                                  .slice = VP_SLICE_COLS });
     y = vp_dropout(g, y, c->dropout);
     vp_graph_line(g);
     return vp_add(g, y, x);
@@ -100,12 +100,12 @@ static vp_val mlp(const struct gpt2 *m, vp_val x, int64_t layer)
                                   .out = c->ffn,
                                   .std = INIT_STD,
                                   .act = c->act,
-                                  .shard = VP_SHARD_ROWS });
+                                  .slice = VP_SLICE_ROWS });
     y = conv1d(m, y, layer_name(m, layer, "mlp.c_proj"),
                (struct vp_dense){ .in = c->ffn,
                                   .out = c->hidden,
                                   .std = m->residual_std,
-                                  .shard = VP_SHARD_COLS });
+                                  .slice = VP_SLICE_COLS });
     y = vp_dropout(g, y, c->dropout);
     vp_graph_line(g);
     return vp_add(g, y, x);

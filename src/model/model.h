@@ -151,7 +151,7 @@ enum vp_status vp_model_format_json(const struct vp_model *model,
 
 /* Writes the published initial value of a parameter: its parts one after the other,
  * each as a whole also where the members of a group have slices of it, see
- * graph/shard.h. A pure function of seed, the parts' names and the element, so it does
+ * graph/slice.h. A pure function of seed, the parts' names and the element, so it does
  * not depend on partition. Tied parameters get the value of their owner. */
 void vp_param_init(const struct vp_graph *graph, vp_par par, uint64_t seed,
                    float *out);

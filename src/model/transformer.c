@@ -103,7 +103,7 @@ static vp_val project(const struct transformer *t, vp_val x, int64_t layer,
                               .out = c->hidden,
                               .std = glorot_std(c->hidden, 3 * c->hidden),
                               .bias = c->attention_bias,
-                              .shard = VP_SHARD_ROWS };
+                              .slice = VP_SLICE_ROWS };
     const char *names[VP_MAX_PART];
 
     for (int i = 0; i < n_parts; i++)
@@ -120,7 +120,7 @@ static vp_val attention_end(const struct transformer *t, vp_val y, vp_val x,
                             .out = c->hidden,
                             .std = glorot_std(c->hidden, c->hidden),
                             .bias = c->attention_bias,
-                            .shard = VP_SHARD_COLS };
+                            .slice = VP_SLICE_COLS };
 
     y = vp_build_linear(t->graph, y, &out, &name, 1);
     vp_graph_line(t->graph);
@@ -203,12 +203,12 @@ static vp_val ffn(const struct transformer *t, vp_val x, int64_t layer)
                             .std = glorot_std(c->hidden, c->ffn),
                             .act = c->act,
                             .bias = true,
-                            .shard = VP_SHARD_ROWS };
+                            .slice = VP_SLICE_ROWS };
     struct vp_dense fc2 = { .in = c->ffn,
                             .out = c->hidden,
                             .std = glorot_std(c->ffn, c->hidden),
                             .bias = true,
-                            .shard = VP_SHARD_COLS };
+                            .slice = VP_SLICE_COLS };
     const char *fc1_name = layer_name(t, layer, "fc1");
     const char *fc2_name = layer_name(t, layer, "fc2");
     vp_val y;

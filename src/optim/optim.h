@@ -68,7 +68,7 @@ struct vp_optim_step {
     float grad_scale; /* gradients are multiplied by this first */
     int64_t t;        /* 1 for the first update */
     /* The element of the weights that master and moments begin with: an owner of
-     * a slice of the optimizer's state has no others. */
+     * a shard of the optimizer's state has no others. */
     int64_t first;
     /* LAMB in two steps, where tensors are chunks of larger ones. Not NULL:
      * `squares_out` gets the sums of squares of the weights and of the direction of

@@ -88,33 +88,68 @@ static void move_weight_gradients(const struct vp_schedule *schedule,
     out->b += moved;
 }
 
-/* Bytes that go once around a ring of the members of a group. Ranks of a group are
- * neighbours: the link is that of one host. */
-static double once_seconds(const struct vp_cost_table *table, double n_bytes)
+/* The host of a rank; ranks beyond the list are on the last one. */
+static int host_of(const struct vp_device_profile *profile, int rank)
 {
-    const struct vp_profile_link *link = &table->profile->same_host;
+    int host = 0;
+
+    while (host + 1 < profile->n_hosts && rank >= profile->hosts[host])
+        rank -= profile->hosts[host++];
+    return host;
+}
+
+/* The first rank of a group, which is one rank of the schedule. */
+static int rank_of(const struct vp_cost_table *table, int group)
+{
+    return group * table->work->graphs[0].n_members;
+}
+
+/* The slowest link within the groups of a stage. */
+static const struct vp_profile_link *group_link(
+    const struct vp_cost_table *table, const struct vp_schedule_stage *stage)
+{
+    const struct vp_device_profile *profile = table->profile;
+
+    for (int r = 0; r < stage->n_replicas; r++) {
+        int first = rank_of(table, stage->first_rank + r);
+        int last = rank_of(table, stage->first_rank + r + 1) - 1;
+
+        if (host_of(profile, first) != host_of(profile, last))
+            return &profile->between_hosts;
+    }
+    return &profile->same_host;
+}
+
+/* Bytes that go once around a ring of the members of a group. */
+static double once_seconds(const struct vp_cost_table *table,
+                           const struct vp_profile_link *link, double n_bytes)
+{
     double n = table->work->graphs[0].n_members;
 
     return (n - 1.0) / n * n_bytes / link->bytes_per_second + link->seconds;
 }
 
 /* A sum over the members goes around a ring twice, as that of replicas does. */
-static double sum_seconds(const struct vp_cost_table *table, vp_val value)
+static double sum_seconds(const struct vp_cost_table *table,
+                          const struct vp_profile_link *link, vp_val value)
 {
     const struct vp_graph *graph = &table->work->graphs[0];
 
-    return 2.0 * once_seconds(table, (double)vp_value_bytes(graph, value));
+    return 2.0 *
+           once_seconds(table, link, (double)vp_value_bytes(graph, value));
 }
 
 /* An all-gather or reduce-scatter of rows goes around the ring once. */
 static double slices_seconds(const struct vp_cost_table *table,
+                             const struct vp_profile_link *link,
                              const struct vp_op *op)
 {
     const struct vp_graph *graph = &table->work->graphs[0];
     const struct vp_value *value = &graph->values[op->out];
 
-    return once_seconds(table, (double)value->whole_rows * (double)value->cols *
-                                   (double)vp_dtype_bytes(value->dtype));
+    return once_seconds(table, link,
+                        (double)value->whole_rows * (double)value->cols *
+                            (double)vp_dtype_bytes(value->dtype));
 }
 
 /* Returns true if R runs the reader of `op`'s result again. */
@@ -129,12 +164,13 @@ static bool is_read_again(const struct vp_graph *graph, int first,
 /* Adds the time of an all-gather or reduce-scatter. Both take the same time,
  * and backward runs the other one. `keep`: gathered rows are kept; otherwise
  * they are gathered again for W, and for R if it runs their reader again. */
-static void add_slices(const struct vp_cost_table *table, bool keep, int first,
+static void add_slices(const struct vp_cost_table *table,
+                       const struct vp_profile_link *link, bool keep, int first,
                        const uint64_t *sets, const struct vp_op *op,
                        struct vp_stage_costs *out, double *r)
 {
     const struct vp_graph *graph = &table->work->graphs[0];
-    double seconds = slices_seconds(table, op);
+    double seconds = slices_seconds(table, link, op);
     bool gathers = op->kind == VP_OP_ALL_GATHER;
 
     out->f += seconds;
@@ -147,7 +183,9 @@ static void add_slices(const struct vp_cost_table *table, bool keep, int first,
 }
 
 /* Gradients of which every member has a part are summed once per update. */
-static double grads_seconds(const struct vp_cost_table *table, int first, int n)
+static double grads_seconds(const struct vp_cost_table *table,
+                            const struct vp_profile_link *link, int first,
+                            int n)
 {
     const struct vp_graph *graph = &table->work->graphs[0];
     double n_bytes = 0.0;
@@ -159,13 +197,14 @@ static double grads_seconds(const struct vp_cost_table *table, int first, int n)
             param->block < first + n)
             n_bytes += (double)(param->rows * param->cols) * sizeof(float);
     }
-    return n_bytes > 0.0 ? 2.0 * once_seconds(table, n_bytes) : 0.0;
+    return n_bytes > 0.0 ? 2.0 * once_seconds(table, link, n_bytes) : 0.0;
 }
 
 /* Profiles are of one rank: sums over groups come on top. `sets` as those of
  * compute_costs(), `keep` as that of add_slices(); `r`: seconds of what is
  * recomputed. */
-static void add_sums(const struct vp_cost_table *table, bool keep, int first,
+static void add_sums(const struct vp_cost_table *table,
+                     const struct vp_profile_link *link, bool keep, int first,
                      int n, const uint64_t *sets, struct vp_stage_costs *out,
                      double *r)
 {
@@ -177,16 +216,16 @@ static void add_sums(const struct vp_cost_table *table, bool keep, int first,
         const struct vp_op *op = &graph->ops[i];
 
         if (vp_op_sums_gradient(graph, op))
-            out->b += sum_seconds(table, op->in[0]);
+            out->b += sum_seconds(table, link, op->in[0]);
         if (op->kind == VP_OP_REDUCE_SCATTER || op->kind == VP_OP_ALL_GATHER)
-            add_slices(table, keep, first, sets, op, out, r);
+            add_slices(table, link, keep, first, sets, op, out, r);
         if (op->kind != VP_OP_GROUP_SUM)
             continue;
-        out->f += sum_seconds(table, op->out);
+        out->f += sum_seconds(table, link, op->out);
         if (sets && vp_recompute_has(graph, first, sets, op))
-            *r += sum_seconds(table, op->out);
+            *r += sum_seconds(table, link, op->out);
     }
-    out->update += grads_seconds(table, first, n);
+    out->update += grads_seconds(table, link, first, n);
 }
 
 static struct vp_stage_costs compute_costs(const struct vp_cost_table *table,
@@ -209,8 +248,8 @@ static struct vp_stage_costs compute_costs(const struct vp_cost_table *table,
         if (sets)
             r += vp_cost_recompute(table, b, sets[b - first]);
     }
-    add_sums(table, plan->keep_all || plan->keep_gathered, first, n, sets, &out,
-             &r);
+    add_sums(table, group_link(table, &schedule->stages[s]),
+             plan->keep_all || plan->keep_gathered, first, n, sets, &out, &r);
     if (schedule->stages[s].recompute)
         out.r = r;
     else if (plan->recompute_in_b)
@@ -221,16 +260,6 @@ static struct vp_stage_costs compute_costs(const struct vp_cost_table *table,
 }
 
 /* ---- Messages ----------------------------------------------------------- */
-
-/* The host of a rank; ranks beyond the list are on the last one. */
-static int host_of(const struct vp_device_profile *profile, int rank)
-{
-    int host = 0;
-
-    while (host + 1 < profile->n_hosts && rank >= profile->hosts[host])
-        rank -= profile->hosts[host++];
-    return host;
-}
 
 /* Whether two ranks use the same memory: it costs nothing to pass a message. */
 static bool is_near(const struct vp_cost_table *table,
@@ -267,7 +296,7 @@ static void add_messages(const struct vp_cost_table *table,
                          struct vp_stage_costs *out)
 {
     const struct vp_device_profile *profile = table->profile;
-    int here = schedule->stages[s].first_rank;
+    int here = rank_of(table, schedule->stages[s].first_rank);
 
     for (int side = 0; side < 2; side++) {
         int other = side == 0 ? s + 1 : s - 1, edge = side == 0 ? s : s - 1;
@@ -279,7 +308,7 @@ static void add_messages(const struct vp_cost_table *table,
 
         if (other < 0 || other >= schedule->n_stages)
             continue;
-        there = schedule->stages[other].first_rank;
+        there = rank_of(table, schedule->stages[other].first_rank);
         if (is_near(table, plan, here, there, edge))
             continue;
         *link = message_seconds(profile, here, there, n_bytes);
@@ -300,7 +329,8 @@ static double ring_seconds(const struct vp_cost_table *table,
     if (n < 2)
         return 0.0;
     return (double)(n - 1) / n *
-           message_seconds(table->profile, first, first + n - 1, n_bytes);
+           message_seconds(table->profile, rank_of(table, first),
+                           rank_of(table, first + n - 1), n_bytes);
 }
 
 /* Replicas sum their gradients with an all-reduce, which goes around the ring
@@ -365,31 +395,36 @@ static struct vp_stage_costs first_costs(const struct vp_cost_table *table,
 
 /* ---- Devices ------------------------------------------------------------ */
 
-/* Ranks that share a device are numbered by the first of them. */
+/* Ranks that share a device are numbered by the first of them; so are groups, of
+ * which a device carries fewer. */
 static enum vp_status share_devices(const struct vp_cost_table *table,
                                     const struct vp_plan *plan, int n_ranks,
                                     struct vp_plan_costs *out,
                                     struct vp_err *err)
 {
-    bool shared = false;
+    int n_members = table->work->graphs[0].n_members;
+    bool shared = false, together;
 
     if (!plan->devices)
         return VP_OK;
+    together = n_members > 1 && plan->devices[0] == plan->devices[1];
     out->device = calloc((size_t)n_ranks, sizeof(*out->device));
     if (!out->device)
         return vp_err_set(err, VP_ERR_NOMEM, "planning: out of memory");
     for (int r = 0; r < n_ranks; r++) {
-        int first = 0;
+        int first = 0, here = rank_of(table, r);
 
-        while (plan->devices[first] != plan->devices[r] ||
-               host_of(table->profile, first) != host_of(table->profile, r))
+        while (plan->devices[rank_of(table, first)] != plan->devices[here] ||
+               host_of(table->profile, rank_of(table, first)) !=
+                   host_of(table->profile, here))
             first++;
         out->device[r] = first;
         shared |= first != r;
     }
-    if (shared) {
+    if (shared || together) {
         out->sched.device = out->device;
-        out->sched.capacity = table->profile->capacity;
+        out->sched.capacity = table->profile->capacity /
+                              (together ? n_members : 1);
     }
     return VP_OK;
 }
@@ -413,9 +448,10 @@ static void add_load(const struct vp_cost_table *table,
                      struct vp_plan_costs *out)
 {
     const struct vp_device_profile *profile = table->profile;
-    struct vp_profile_load alone = vp_profile_load_of(profile, 1);
-    struct vp_profile_load load = vp_profile_load_of(profile,
-                                                     schedule->n_ranks);
+    struct vp_profile_load alone = vp_profile_load_of(profile,
+                                                      rank_of(table, 1));
+    struct vp_profile_load load = vp_profile_load_of(
+        profile, rank_of(table, schedule->n_ranks));
 
     if (profile->n_loads == 0 || profile->n_hosts > 1 || out->sched.device ||
         !table->work->device.host_memory)

@@ -27,7 +27,7 @@ static int64_t staging_bytes(const struct vp_workload *work,
     };
     int64_t sum = shape->tie_bytes + shape->n_slots * VP_STAGE_LOSS_BYTES +
                   sizes->n_tensors * VP_STAGE_SUM_BYTES +
-                  shape->n_slots * sizes->logits_bytes;
+                  shape->n_slots * sizes->logits_bytes + sizes->staging_bytes;
 
     if (work->device.host_memory)
         return 0;

@@ -1,4 +1,4 @@
-/* Cuts the trained weights of a stage into slices of about the same length. */
+/* Cuts the trained weights of a stage into shards of about the same length. */
 #include "plan/shard.h"
 
 #include "optim/optim.h"

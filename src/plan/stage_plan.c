@@ -367,10 +367,13 @@ static void raise_to(int64_t *most, int64_t n)
 }
 
 static void widen(struct vp_stage_sizes *sizes,
+                  const struct vp_device_facts *device,
                   const struct vp_program *program)
 {
     const struct vp_graph *graph = program->graph;
 
+    if (device->staging)
+        raise_to(&sizes->staging_bytes, (int64_t)device->staging(program));
     if (program->logits.space != VP_SPACE_NONE)
         raise_to(&sizes->logits_bytes, vp_value_bytes(graph, graph->logits));
     for (int space = 0; space < VP_SPACE_COUNT; space++)
@@ -452,7 +455,7 @@ static enum vp_status lower_kind(const struct vp_workload *work, int i,
     VP_TRY(vp_program_lower(&work->graphs[i], spec, device->scratch,
                             device->scratch_ctx, program, err));
     VP_BUG_ON(!has_places_of(program, &plan->train[0]));
-    widen(&plan->sizes, program);
+    widen(&plan->sizes, device, program);
     raise_to(&plan->sizes.slot_bytes[kind], program->n_bytes[VP_SPACE_SLOT]);
     if (i == 0)
         memcpy(plan->sizes.flops[kind], program->flops, sizeof(program->flops));
@@ -481,7 +484,7 @@ static enum vp_status lower_bucket(const struct vp_workload *work, int i,
         return VP_OK;
     VP_TRY(vp_program_lower(&work->graphs[i], &eval, device->scratch,
                             device->scratch_ctx, &plan->eval[i], err));
-    widen(&plan->sizes, &plan->eval[i]);
+    widen(&plan->sizes, device, &plan->eval[i]);
     raise_slots(&plan->sizes, plan->n_kinds, &plan->eval[i]);
     return VP_OK;
 }

@@ -158,7 +158,7 @@ enum vp_status vp_trial_reshape(struct vp_trial *trial,
 /* Returns the rank of a stage; replicas count as one rank. */
 int vp_trial_rank(const struct vp_trial *trial, int stage);
 
-/* Replicas of a stage that have slices of the optimizer's state; 1: all have all. */
+/* Replicas of a stage that have shards of the optimizer's state; 1: all have all. */
 static inline int vp_trial_n_shards(const struct vp_trial *trial, int stage)
 {
     return trial->plan.shard_optimizer ? trial->shape.stages[stage].n_replicas

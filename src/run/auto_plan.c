@@ -114,7 +114,7 @@ static enum vp_status keep_stored(const struct vp_config *config,
     } else {
         tell_kept(path, text, line);
         if (old->loaded)
-            vp_plan_numbers_keep(config, &old->config, true, &out->numbers);
+            vp_plan_numbers_keep_ranks(config, &old->config, &out->numbers);
         out->plan = text;
         text = NULL;
     }
@@ -276,9 +276,7 @@ static enum vp_status choose_numbers(const struct vp_auto_plan_options *options,
     st = vp_plan_numbers_choose(&with, &more, err);
     free(sets);
     VP_TRY(st);
-    for (int i = 0; i < more.n; i++)
-        memcpy(numbers->sets[numbers->n++], more.sets[i], sizeof(more.sets[i]));
-    numbers->stages |= more.stages;
+    vp_plan_numbers_join(numbers, &more);
     vp_config_release(config);
     return reload(&options->source, numbers, NULL, config, err);
 }
@@ -310,9 +308,11 @@ static enum vp_status decide(const struct vp_config *config,
 
     open_old(options->resume, &old);
     if (old.loaded)
-        vp_plan_numbers_keep(config, &old.config, false, &out->numbers);
+        vp_plan_numbers_keep(config, &old.config, &out->numbers);
     if (config->auto_plan != VP_AUTO_PLAN_AGAIN)
         st = keep_stored(config, &old, out, &line, err);
+    if (old.loaded && !out->plan)
+        vp_plan_numbers_keep_members(config, &old.config, &out->numbers);
     if (st == VP_OK && !out->plan && config->auto_plan != VP_AUTO_PLAN_OFF)
         st = plan_anew(options, out, &line, err);
     if (st == VP_OK && out->plan &&

@@ -79,7 +79,7 @@ static enum vp_status choose_backend(const struct vp_devices_config *with,
         const struct vp_backend_ops *plugin = NULL;
 
         if (vp_backend_load("cuda", &plugin, &why) == VP_OK &&
-            plugin->n_devices(&why) > 0 && config->mp_size == 1) {
+            plugin->n_devices(&why) > 0) {
             train->backend = plugin;
             return VP_OK;
         }

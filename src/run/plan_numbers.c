@@ -12,7 +12,8 @@ enum { MOST_SAMPLES = 1024, MOST_PER_RANK = 8 };
 /* One combination; 0: the configuration's own. */
 struct numbers {
     int64_t batch_size;
-    int accumulation_steps, replicas;
+    int accumulation_steps, replicas, mp_size;
+    int n_groups; /* ranks of the schedule: of all ranks, one in mp_size */
 };
 
 struct choice {
@@ -25,27 +26,50 @@ struct choice {
     struct vp_search_result *result;
 };
 
+static bool says_auto(const struct vp_config *config, enum vp_auto_key key)
+{
+    return config->auto_keys >> key & 1;
+}
+
 static bool is_auto(const struct choice *choice, enum vp_auto_key key)
 {
-    return choice->with->config->auto_keys >> key & 1;
+    return says_auto(choice->with->config, key);
 }
 
 /* ---- Sets --------------------------------------------------------------- */
 
-static char *add_set(struct vp_plan_numbers *out)
+/* Where "key=..." is written; a key that is there already is replaced. */
+static char *set_of(struct vp_plan_numbers *out, const char *key)
 {
+    size_t n = strcspn(key, "=");
+
+    for (int i = 0; i < out->n; i++)
+        if (strncmp(out->sets[i], key, n) == 0 && out->sets[i][n] == '=')
+            return out->sets[i];
+    VP_BUG_ON(out->n == VP_PLAN_NUMBERS_MAX);
     return out->sets[out->n++];
 }
 
-static void add_replicas(int n_stages, int n_replicas,
-                         struct vp_plan_numbers *out)
+static void set_number(struct vp_plan_numbers *out, const char *key,
+                       int64_t number)
 {
-    char *text = add_set(out);
+    snprintf(set_of(out, key), VP_PLAN_NUMBERS_BYTES, "%s=%lld", key,
+             (long long)number);
+}
+
+/* Lists by stage are not the user's any more. */
+static void set_stages(struct vp_plan_numbers *out, int n_stages)
+{
+    out->stages = true;
+    set_number(out, "stages", n_stages);
+}
+
+static void set_replicas(struct vp_plan_numbers *out, int n_stages,
+                         int n_replicas)
+{
+    char *text = set_of(out, "replicas");
     size_t used;
 
-    out->stages = true;
-    snprintf(text, VP_PLAN_NUMBERS_BYTES, "stages=%d", n_stages);
-    text = add_set(out);
     used = (size_t)snprintf(text, VP_PLAN_NUMBERS_BYTES, "replicas=[");
     for (int s = 0; s < n_stages && used < VP_PLAN_NUMBERS_BYTES; s++)
         used += (size_t)snprintf(text + used, VP_PLAN_NUMBERS_BYTES - used,
@@ -53,20 +77,30 @@ static void add_replicas(int n_stages, int n_replicas,
                                  s + 1 < n_stages ? "," : "]");
 }
 
+/* Of every stage, if the configuration says so; see check_replicas(). */
+static int replicas_of(const struct vp_config *config)
+{
+    return config->replicas.n > 0 ? config->replicas.at[0] : 1;
+}
+
 static void print_sets(const struct choice *choice,
                        const struct numbers *numbers,
                        struct vp_plan_numbers *out)
 {
+    int n_replicas = numbers->replicas > 0 ? numbers->replicas
+                                           : replicas_of(choice->with->config);
+
     *out = (struct vp_plan_numbers){ .n_tried = choice->n_tried };
     if (numbers->batch_size > 0)
-        snprintf(add_set(out), VP_PLAN_NUMBERS_BYTES, "batch_size=%lld",
-                 (long long)numbers->batch_size);
+        set_number(out, "batch_size", numbers->batch_size);
     if (numbers->accumulation_steps > 0)
-        snprintf(add_set(out), VP_PLAN_NUMBERS_BYTES, "accumulation_steps=%d",
-                 numbers->accumulation_steps);
-    if (numbers->replicas > 0)
-        add_replicas(choice->n_ranks / numbers->replicas, numbers->replicas,
-                     out);
+        set_number(out, "accumulation_steps", numbers->accumulation_steps);
+    if (numbers->mp_size > 0)
+        set_number(out, "mp_size", numbers->mp_size);
+    if (numbers->mp_size > 0 || numbers->replicas > 0)
+        set_stages(out, numbers->n_groups / n_replicas);
+    if (numbers->replicas > 0 || (numbers->mp_size > 0 && n_replicas > 1))
+        set_replicas(out, numbers->n_groups / n_replicas, n_replicas);
 }
 
 const char **vp_plan_numbers_add(const struct vp_plan_numbers *numbers,
@@ -88,21 +122,55 @@ const char **vp_plan_numbers_add(const struct vp_plan_numbers *numbers,
 }
 
 void vp_plan_numbers_keep(const struct vp_config *config,
-                          const struct vp_config *run, bool replicas,
+                          const struct vp_config *run,
                           struct vp_plan_numbers *numbers)
 {
-    if (replicas && config->auto_keys >> VP_AUTO_REPLICAS & 1)
-        add_replicas(run->stages, run->replicas.n ? run->replicas.at[0] : 1,
-                     numbers);
-    if (replicas)
-        return;
-    if (config->auto_keys >> VP_AUTO_BATCH_SIZE & 1)
-        snprintf(add_set(numbers), VP_PLAN_NUMBERS_BYTES, "batch_size=%lld",
-                 (long long)run->batch_size);
-    if (config->auto_keys >> VP_AUTO_ACCUMULATION_STEPS & 1 &&
+    if (says_auto(config, VP_AUTO_BATCH_SIZE))
+        set_number(numbers, "batch_size", run->batch_size);
+    if (says_auto(config, VP_AUTO_ACCUMULATION_STEPS) &&
         run->sync_mode == VP_SYNC_BSP)
-        snprintf(add_set(numbers), VP_PLAN_NUMBERS_BYTES,
-                 "accumulation_steps=%d", run->accumulation_steps);
+        set_number(numbers, "accumulation_steps", run->accumulation_steps);
+}
+
+void vp_plan_numbers_keep_ranks(const struct vp_config *config,
+                                const struct vp_config *run,
+                                struct vp_plan_numbers *numbers)
+{
+    bool members = says_auto(config, VP_AUTO_MP_SIZE);
+
+    if (!members && !says_auto(config, VP_AUTO_REPLICAS))
+        return;
+    set_stages(numbers, run->stages);
+    if (!members || replicas_of(run) > 1)
+        set_replicas(numbers, run->stages, replicas_of(run));
+    if (members)
+        set_number(numbers, "mp_size", run->mp_size);
+}
+
+void vp_plan_numbers_keep_members(const struct vp_config *config,
+                                  const struct vp_config *run,
+                                  struct vp_plan_numbers *numbers)
+{
+    int n_stages = config->stages / run->mp_size;
+
+    if (!says_auto(config, VP_AUTO_MP_SIZE) ||
+        n_stages * run->mp_size != config->stages)
+        return;
+    set_number(numbers, "mp_size", run->mp_size);
+    if (run->mp_size == 1)
+        return;
+    set_stages(numbers, n_stages);
+    if (replicas_of(config) > 1)
+        set_replicas(numbers, n_stages, replicas_of(config));
+}
+
+void vp_plan_numbers_join(struct vp_plan_numbers *numbers,
+                          const struct vp_plan_numbers *more)
+{
+    for (int i = 0; i < more->n; i++)
+        memcpy(set_of(numbers, more->sets[i]), more->sets[i],
+               sizeof(more->sets[i]));
+    numbers->stages |= more->stages;
 }
 
 /* ---- One combination ---------------------------------------------------- */
@@ -115,9 +183,10 @@ static enum vp_status plan_one(struct choice *choice,
     struct vp_planning *planning;
     enum vp_status st;
 
-    /* Batches that were measured are not compared with stated rates. */
-    if (is_auto(choice, VP_AUTO_BATCH_SIZE) && !options.profile &&
-        !config->profile && !options.measure)
+    /* Blocks that were measured are not compared with stated rates of others. */
+    if ((is_auto(choice, VP_AUTO_BATCH_SIZE) ||
+         is_auto(choice, VP_AUTO_MP_SIZE)) &&
+        !options.profile && !config->profile && !options.measure)
         options.profile = VP_PROFILE_SYNTHETIC;
     VP_TRY(vp_planning_open(config, &options, &planning, err));
     st = vp_search_run(vp_planning_search(planning),
@@ -175,14 +244,14 @@ static enum vp_status try_numbers(struct choice *choice,
 static enum vp_status try_updates(struct choice *choice, struct numbers numbers,
                                   double *rate_out, struct vp_err *err)
 {
-    int most = MOST_PER_RANK * choice->n_ranks;
+    int most = MOST_PER_RANK * numbers.n_groups;
     double rate, before = 0.0;
 
     if (!is_auto(choice, VP_AUTO_ACCUMULATION_STEPS) ||
         choice->with->config->sync_mode == VP_SYNC_ASP)
         return try_numbers(choice, &numbers, rate_out, err);
     *rate_out = 0.0;
-    for (int n = choice->n_ranks; n <= most; n *= 2) {
+    for (int n = numbers.n_groups; n <= most; n *= 2) {
         numbers.accumulation_steps = n;
         VP_TRY(try_numbers(choice, &numbers, &rate, err));
         if (rate > *rate_out)
@@ -215,18 +284,56 @@ static enum vp_status try_batches(struct choice *choice, struct numbers numbers,
     return VP_OK;
 }
 
-static enum vp_status try_all(struct choice *choice, struct vp_err *err)
+static enum vp_status try_replicas(struct choice *choice,
+                                   struct numbers numbers, struct vp_err *err)
 {
-    struct numbers numbers = { 0 };
-
     if (!is_auto(choice, VP_AUTO_REPLICAS))
         return try_batches(choice, numbers, err);
-    for (int r = 1; r <= choice->n_ranks; r++) {
-        if (choice->n_ranks % r != 0)
+    for (int r = 1; r <= numbers.n_groups; r++) {
+        if (numbers.n_groups % r != 0)
             continue;
         numbers.replicas = r;
         VP_TRY(try_batches(choice, numbers, err));
     }
+    return VP_OK;
+}
+
+/* Sizes that do not divide heads or ffn are refused when they are tried. */
+static enum vp_status try_members(struct choice *choice, struct vp_err *err)
+{
+    const struct vp_config *config = choice->with->config;
+    int n_replicas = is_auto(choice, VP_AUTO_REPLICAS) ? 1
+                                                       : replicas_of(config);
+    struct numbers numbers = { .n_groups = vp_config_n_groups(config) };
+
+    if (!is_auto(choice, VP_AUTO_MP_SIZE))
+        return try_replicas(choice, numbers, err);
+    for (int m = 1; m <= choice->n_ranks; m++) {
+        if (choice->n_ranks % (m * n_replicas) != 0)
+            continue;
+        numbers.mp_size = m;
+        numbers.n_groups = choice->n_ranks / m;
+        VP_TRY(try_replicas(choice, numbers, err));
+    }
+    return VP_OK;
+}
+
+/* Stages become fewer: only one number can be that of all of them. */
+static enum vp_status check_replicas(const struct choice *choice,
+                                     struct vp_err *err)
+{
+    const struct vp_config *config = choice->with->config;
+
+    for (int s = 1; is_auto(choice, VP_AUTO_MP_SIZE) && s < config->replicas.n;
+         s++)
+        if (config->replicas.at[s] != config->replicas.at[0])
+            return vp_err_set(
+                err, VP_ERR_INVALID,
+                "%s: key 'mp_size' is auto, but replicas (%s) differ, and the "
+                "number of stages is not known yet; give all stages the same "
+                "number, or set replicas: auto",
+                vp_config_place(config, "mp_size"),
+                vp_config_place(config, "replicas"));
     return VP_OK;
 }
 
@@ -239,7 +346,11 @@ enum vp_status vp_plan_numbers_choose(const struct vp_plan_numbers_config *with,
         .n_ranks = vp_config_n_ranks(with->config),
         .result = calloc(1, sizeof(*choice.result)),
     };
-    enum vp_status st = choice.result ? try_all(&choice, err) : VP_ERR_NOMEM;
+    enum vp_status st = choice.result ? check_replicas(&choice, err)
+                                      : VP_ERR_NOMEM;
+
+    if (st == VP_OK)
+        st = try_members(&choice, err);
 
     free(choice.result);
     if (st == VP_ERR_NOMEM)

@@ -126,7 +126,7 @@ static struct vp_machine_profile_config machine(const struct vp_planning *p)
 
     return (struct vp_machine_profile_config){
         .train = &p->train,
-        .n_ranks = p->train.plan.n_stages,
+        .n_ranks = p->train.plan.n_stages * p->graphs[0].n_members,
         .seconds = seconds,
         .measure = true,
     };
@@ -192,7 +192,8 @@ static enum vp_status open_profile(struct vp_planning *p, const char *name,
 static void share_cores(struct vp_planning *p, const char *profile)
 {
     int n_threads = p->train.backend_config.n_threads;
-    int n_cores = vp_devices_n_cores(), n_ranks = p->base.n_stages;
+    int n_ranks = p->base.n_stages * p->graphs[0].n_members;
+    int n_cores = vp_devices_n_cores();
 
     if (!p->stage.work.device.host_memory || p->profile.n_blocks > 0 ||
         (profile && !is_word(profile, VP_PROFILE_SYNTHETIC)) ||

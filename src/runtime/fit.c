@@ -21,7 +21,7 @@ enum vp_status vp_fit_check_shards(const struct vp_train_config *config,
         config->backend->device->host_memory)
         return VP_OK;
     return vp_err_refuse(err, "shard_optimizer",
-                         "slices of the optimizer's state are for 'device: "
+                         "shards of the optimizer's state are for 'device: "
                          "cpu'; remove shard_optimizer");
 }
 

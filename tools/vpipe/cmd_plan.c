@@ -296,15 +296,19 @@ static void print_title(const struct vp_config *config,
                         const struct vp_planning *planning,
                         const struct vp_search_result *result)
 {
-    char memory[VP_BYTES_TEXT] = "no limit";
+    int n_members = vp_planning_graph(planning)->n_members;
+    char memory[VP_BYTES_TEXT] = "no limit", groups[48] = "";
 
+    if (n_members > 1)
+        snprintf(groups, sizeof(groups), " in groups of %d", n_members);
     if (vp_planning_memory(planning) > 0)
         vp_bytes_text(vp_planning_memory(planning), memory, sizeof(memory));
     tool_print(stdout, 0, 2,
-               "%s, %d blocks on %d rank%s, batch %lld, %d minibatches per "
+               "%s, %d blocks on %d rank%s%s, batch %lld, %d minibatches per "
                "update, memory of a rank: %s\n",
                config->model->name, vp_planning_graph(planning)->n_blocks,
-               result->n_ranks, result->n_ranks == 1 ? "" : "s",
+               result->n_ranks * n_members,
+               result->n_ranks * n_members == 1 ? "" : "s", groups,
                (long long)vp_planning_batch(planning),
                config->accumulation_steps, memory);
     tool_print(stdout, 0, 2, "%s\n\n", vp_planning_note(planning));

@@ -400,16 +400,20 @@ static void print_swap(FILE *out, const struct vp_run_summary *summary)
 
 static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
 {
+    char groups[48] = "";
     FILE *table;
 
+    if (summary->n_members > 1)
+        snprintf(groups, sizeof(groups), " in groups of %d",
+                 summary->n_members);
     tool_print(
         out, 0, LABEL,
-        "schedule  %s (%s): %d actions for %d minibatch%s on %d ranks\n"
+        "schedule  %s (%s): %d actions for %d minibatch%s on %d ranks%s\n"
         "proof     each minibatch once, in order; nothing overwritten in "
         "use; no deadlock\n",
         summary->schedule, summary->asp ? "asp" : "bsp", summary->n_actions,
         summary->group_size, summary->group_size == 1 ? "" : "es",
-        summary->n_ranks);
+        summary->n_ranks, groups);
     if (summary->lists[0])
         tool_print(out, 0, LABEL, "lists     %s\n", summary->lists);
     tool_print(
@@ -431,7 +435,7 @@ static void keep_summary(struct progress *progress,
                          const struct vp_run_summary *summary)
 {
     progress->asp = summary->asp;
-    progress->pipeline = summary->n_stages > 1;
+    progress->pipeline = summary->n_stages > 1 || summary->n_members > 1;
     progress->n_stages = summary->n_stages;
     progress->output = summary->output;
     progress->n_steps = summary->n_steps;

@@ -4,7 +4,7 @@
 #include "backend/cpu/fast.h"
 #include "backend/cpu/scatter.h"
 #include "backend/cpu/simd.h"
-#include "graph/shard.h"
+#include "graph/slice.h"
 
 #include <string.h>
 
@@ -37,7 +37,7 @@ static struct embed embed_of(const struct vp_kargs *args)
 
     e.n_ids = vp_param_whole(table, 0).rows;
     if (args->members)
-        e.first_id = vp_shard_first(table, args->members->me);
+        e.first_id = vp_slice_first(table, args->members->me);
     for (int k = 0; k < VP_MAX_PARAM; k++)
         if (args->op->par[k] != VP_NONE)
             e.n_rows[k] = args->graph->params[args->op->par[k]].rows;

@@ -130,6 +130,9 @@ static void cuda_close(struct vp_backend *backend)
         cublasLtDestroy(backend->cuda.lt);
     cudaFree(backend->mb);
     cudaFree(backend->flag);
+    for (int i = 0; i < 2; i++)
+        if (backend->cuda.fetched[i])
+            cudaEventDestroy(backend->cuda.fetched[i]);
     vp_cuda_clock_stop(&backend->clock);
     free(backend);
 }
@@ -153,6 +156,11 @@ static enum vp_status prepare(struct vp_backend *backend)
         "opening"));
     VP_TRY(vp_cuda_check(cuda, cudaMalloc((void **)&backend->flag, sizeof(int)),
                          "opening"));
+    for (int i = 0; i < 2; i++)
+        VP_TRY(vp_cuda_check(
+            cuda,
+            cudaEventCreateWithFlags(&cuda->fetched[i], cudaEventDisableTiming),
+            "opening"));
     if (cublasLtCreate(&cuda->lt) != CUBLAS_STATUS_SUCCESS)
         return vp_err_set(&cuda->err, VP_ERR_IO,
                           "GPU %d: cuBLASLt does not start", cuda->device);
@@ -175,8 +183,8 @@ static enum vp_status cuda_open(const struct vp_backend_config *config,
     backend->cuda.device = config->device;
     backend->cuda.tf32 = config->tf32;
     backend->plan_only = config->plan_only;
-    backend->between = config->between;
-    backend->between_ctx = config->between_ctx;
+    backend->cuda.between = config->between;
+    backend->cuda.between_ctx = config->between_ctx;
     st = config->plan_only ? VP_OK : prepare(backend);
     if (st != VP_OK) {
         vp_err_set(err, st, "%s%s", backend->cuda.err.text,
@@ -273,7 +281,7 @@ static enum vp_status cuda_update(struct vp_backend *backend,
     struct vp_cuda_tensors *table;
     int label;
 
-    /* There are no slices of the optimizer's state on GPUs. */
+    /* There are no shards of the optimizer's state on GPUs. */
     VP_BUG_ON(step->first > 0 || step->squares_out || step->ratios);
     VP_TRY(
         vp_cuda_find_tensors(backend, step->tensors, step->n_tensors, &table));
@@ -298,6 +306,7 @@ static const struct vp_backend_ops cuda_ops = {
     .open = cuda_open,
     .close = cuda_close,
     .scratch_bytes = cuda_scratch_bytes,
+    .staging_bytes = vp_cuda_staging_bytes,
     .compile = vp_cuda_compile,
     .exe_free = vp_cuda_exe_free,
     .launch = vp_cuda_launch,

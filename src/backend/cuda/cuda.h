@@ -40,6 +40,8 @@ struct vp_cuda_call {
     cudaStream_t stream;
     /* W: its stream belongs to this one; NULL: it is that of the list. */
     struct vp_cuda_wgrad_stream *wgrad;
+    void *staging; /* as in struct vp_launch */
+    size_t n_staging;
 };
 
 /* Makes the stream of a W wait for what its list has launched so far. */
@@ -112,6 +114,7 @@ enum vp_status vp_cuda_copy_b(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_gather_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_gather_b(const struct vp_cuda_call *call);
 
+/* Of a rank that has all columns; else see group/meeting.h. */
 enum vp_status vp_cuda_cross_entropy_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_cross_entropy_b(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_argmax_f(const struct vp_cuda_call *call);

@@ -298,16 +298,15 @@ static enum vp_status cuda_stream_wait(struct vp_stream *base,
 }
 
 /* CUDA's own wait has no limit. Looks often at first, then every 50 us. */
-static enum vp_status cuda_event_sync(struct vp_event *base, int timeout_ms)
+enum vp_status vp_cuda_wait(const struct vp_cuda *cuda, cudaEvent_t event,
+                            int timeout_ms)
 {
     enum { SPINS = 2000 };
-    const struct vp_cuda_event *event = vp_cuda_event_of(base);
     const struct timespec pause = { .tv_nsec = 50000 };
-    const struct vp_backend *backend = event->backend;
     struct vp_limit limit = vp_limit_ms(timeout_ms);
 
     for (int i = 0;; i++) {
-        cudaError_t error = cudaEventQuery(event->event);
+        cudaError_t error = cudaEventQuery(event);
 
         if (error == cudaSuccess)
             return VP_OK;
@@ -315,11 +314,18 @@ static enum vp_status cuda_event_sync(struct vp_event *base, int timeout_ms)
             return VP_ERR_IO;
         if (vp_limit_is_over(&limit))
             return VP_ERR_TIMEOUT;
-        if (backend->between && !backend->between(backend->between_ctx))
+        if (cuda->between && !cuda->between(cuda->between_ctx))
             return VP_ERR_ABORTED;
         if (i > SPINS)
             nanosleep(&pause, NULL);
     }
+}
+
+static enum vp_status cuda_event_sync(struct vp_event *base, int timeout_ms)
+{
+    const struct vp_cuda_event *event = vp_cuda_event_of(base);
+
+    return vp_cuda_wait(&event->backend->cuda, event->event, timeout_ms);
 }
 
 const struct vp_device_ops vp_cuda_device = {

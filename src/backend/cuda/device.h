@@ -17,13 +17,16 @@ struct vp_cuda_table;     /* backend.c */
 struct vp_cuda {
     int device;
     int numa_node; /* of the host, next to the GPU; -1: not known */
-    bool tf32; /* products of floats may round their inputs */
+    bool tf32;     /* products of floats may round their inputs */
     cublasLtHandle_t lt;
     struct vp_cuda_plan *plans; /* of products: a list, grows in first runs */
     cudnnHandle_t cudnn;        /* NULL until something needs it */
     struct vp_cuda_attention *attentions; /* a list, likewise */
     struct vp_cuda_profile *profile;      /* NULL: none is taken call by call */
-    struct vp_err err;                    /* of the last call that failed */
+    bool (*between)(void *ctx);           /* called in waits; may be NULL */
+    void *between_ctx;
+    cudaEvent_t fetched[2]; /* of group/meeting.c: halves of staging are here */
+    struct vp_err err;      /* of the last call that failed */
 };
 
 /* What ties the device's time to the host's: moments known by both clocks, now
@@ -46,8 +49,6 @@ struct vp_backend {
     struct vp_cuda cuda;
     struct vp_cuda_clock clock;
     bool plan_only;
-    bool (*between)(void *ctx); /* looks at events; may be NULL */
-    void *between_ctx;
     struct vp_cuda_table *tables; /* of tensors: a list */
     int *flag;                    /* on the device */
     struct vp_cuda_mb *mb;        /* of calls outside of lists */
@@ -93,6 +94,11 @@ extern const struct vp_device_ops vp_cuda_device;
 /* Says what CUDA said: VP_ERR_NOMEM, or VP_ERR_IO for a device that fails. */
 enum vp_status vp_cuda_check(struct vp_cuda *cuda, cudaError_t error,
                              const char *what);
+
+/* Waits up to `timeout_ms` for an event, 0: only looks. VP_ERR_IO: the device
+ * failed. */
+enum vp_status vp_cuda_wait(const struct vp_cuda *cuda, cudaEvent_t event,
+                            int timeout_ms);
 
 /* backend.c: the device's table of a stage's tensors, made when they are first
  * seen. */

@@ -1,7 +1,15 @@
 /* Running lists of calls. The first time a list is run with some addresses, its
  * calls are launched one by one, which also loads what libraries load late; the
  * second time they are captured into a CUDA graph, and from then on that graph
- * is replayed. Scalars of the minibatch are in device memory. */
+ * is replayed. Scalars of the minibatch are in device memory.
+ *
+ * Where the members of a tensor-parallel group meet through memory of the host, a
+ * list is cut into segments, each with a graph of its own:
+ *
+ *   list      | call 0 .. 5, step 0 of 6 |         | step 1 of 6, call 7 .. 9 |
+ *   host                                 | meeting |
+ */
+#include "backend/cuda/group/meeting.h"
 #include "backend/cuda/optim/early_update.h"
 #include "backend/cuda/profile/profile.h"
 #include "backend/cuda/profile/traffic.h"
@@ -14,6 +22,9 @@
 struct key {
     enum vp_list list;
     int first, n;
+    /* Steps of a call that meets: the first call goes on with this one, 0: it is
+     * whole; the last call ends with this one, -1: it is whole. */
+    int begin_step, end_step;
     bool accumulate, train;
     void *base[VP_SPACE_COUNT];
     const void *w_old, *w_new; /* of an update; NULL: none */
@@ -30,6 +41,7 @@ struct vp_exe {
     struct vp_cuda_call *calls; /* room for the longest list */
     struct replay *replays;
     int n_replays, cap_replays;
+    int next_replay; /* after the one that was used last: likely the next one */
 };
 
 static int longest_list(const struct vp_program *program)
@@ -66,10 +78,6 @@ enum vp_status vp_cuda_compile(struct vp_backend *backend,
         return vp_err_refuse(err, "sequence_parallel",
                              "cuda backend: knows no slices of rows; set "
                              "sequence_parallel: false or device: cpu");
-    if (program->graph->n_members > 1)
-        return vp_err_refuse(err, "mp_size",
-                             "cuda backend: knows no tensor parallelism; set "
-                             "mp_size: 1 or device: cpu");
     if (op)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "cuda backend: there is no kernel for %s; set "
@@ -119,7 +127,9 @@ static int resolve(struct vp_exe *exe, const struct key *key,
             .out_is_temporary = !call->out_stays,
             .mb = mb,
             .cuda = &backend->cuda,
-            .stream = stream
+            .stream = stream,
+            .staging = launch->staging,
+            .n_staging = launch->n_staging,
         };
         vp_kargs_resolve(exe->program->graph, call, launch,
                          &exe->calls[i].args);
@@ -160,50 +170,88 @@ static enum vp_status run_some(struct vp_cuda_call *calls, int n,
                          vp_op_defs[calls->args.op->kind].name);
 }
 
-/* `wgrad` and `early` may be NULL. */
-static enum vp_status run_calls(struct vp_cuda_call *calls, int n,
-                                struct vp_cuda_wgrad_stream *wgrad,
-                                struct vp_cuda_early_update *early)
+/* What runs beside a list; both may be NULL. */
+struct beside {
+    struct vp_cuda_wgrad_stream *wgrad;
+    struct vp_cuda_early_update *early;
+};
+
+/* `first` is the number of the first of the calls in its list. */
+static enum vp_status run_calls(struct vp_cuda_call *calls, int first, int n,
+                                struct beside beside)
 {
     int n_done;
 
     for (int i = 0; i < n; i += n_done) {
-        vp_cuda_wgrad_stream_guard(wgrad, &calls[i], n - i);
-        if (early)
-            VP_TRY(vp_cuda_early_update_guard(early, i, calls[i].stream));
+        vp_cuda_wgrad_stream_guard(beside.wgrad, &calls[i], n - i);
+        if (beside.early)
+            VP_TRY(vp_cuda_early_update_guard(beside.early, first + i,
+                                              calls[i].stream));
         VP_TRY(run_some(&calls[i], n - i, &n_done));
         for (int k = i; k < i + n_done; k++)
             if (calls[k].wgrad)
-                vp_cuda_wgrad_stream_note(wgrad, &calls[k]);
-        if (early)
-            VP_TRY(vp_cuda_early_update_advance(early, i + n_done));
+                vp_cuda_wgrad_stream_note(beside.wgrad, &calls[k]);
+        if (beside.early)
+            VP_TRY(
+                vp_cuda_early_update_advance(beside.early, first + i + n_done));
     }
     return VP_OK;
 }
 
-/* Launches a list, and the update that comes with it. In a profile, nothing
+/* Calls of the segment that are done when it ends, and as a whole within it. */
+static int n_ended(const struct key *key)
+{
+    return key->n - (key->end_step >= 0);
+}
+
+static int n_whole(const struct key *key)
+{
+    return n_ended(key) - (key->begin_step > 0);
+}
+
+/* The calls of a segment, which were resolved. */
+static enum vp_status run_segment(struct vp_exe *exe, const struct key *key,
+                                  struct beside beside)
+{
+    int first = key->begin_step > 0 ? 1 : 0;
+    struct vp_cuda_call *last = &exe->calls[key->n - 1];
+
+    if (key->begin_step > 0)
+        VP_TRY(vp_cuda_run_step(&exe->calls[0], key->begin_step));
+    VP_TRY(run_calls(exe->calls + first, key->first + first, n_whole(key),
+                     beside));
+    if (key->end_step != 0)
+        return VP_OK;
+    vp_cuda_wgrad_stream_guard(beside.wgrad, last, 1);
+    return vp_cuda_run_step(last, 0);
+}
+
+/* Launches a segment, and the update that comes with it. In a profile, nothing
  * runs beside anything else. */
 static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
                                const struct vp_launch *launch,
                                struct vp_cuda_stream *stream)
 {
     bool alone = exe->backend->cuda.profile != NULL;
-    struct vp_cuda_wgrad_stream *wgrad = alone ? NULL : stream->wgrad;
-    int n = resolve(exe, key, launch, stream->mb, stream->stream, wgrad);
+    struct beside beside = { alone ? NULL : stream->wgrad, NULL };
     struct vp_cuda_tensors *tensors;
     struct vp_cuda_early_update early;
     enum vp_status st, ended = VP_OK;
 
+    resolve(exe, key, launch, stream->mb, stream->stream, beside.wgrad);
     if (launch->update) {
         VP_TRY(vp_cuda_find_tensors(exe->backend, launch->update->tensors,
                                     launch->update->n_tensors, &tensors));
         VP_TRY(vp_cuda_early_update_begin(&early, exe->program, key->list,
                                           launch, tensors, alone, stream));
+        if (key->begin_step > 0)
+            vp_cuda_early_update_skip(&early, key->first);
+        beside.early = &early;
     }
     vp_cuda_wgrad_stream_begin(stream->wgrad);
-    st = run_calls(exe->calls, n, wgrad, launch->update ? &early : NULL);
+    st = run_segment(exe, key, beside);
     if (launch->update)
-        ended = vp_cuda_early_update_end(&early);
+        ended = vp_cuda_early_update_end(&early, key->first + n_ended(key));
     vp_cuda_wgrad_stream_end(stream->wgrad);
     return st != VP_OK ? st : ended;
 }
@@ -213,16 +261,22 @@ static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
 static bool same(const struct key *a, const struct key *b)
 {
     return a->list == b->list && a->first == b->first && a->n == b->n &&
+           a->begin_step == b->begin_step && a->end_step == b->end_step &&
            a->accumulate == b->accumulate && a->train == b->train &&
            a->w_old == b->w_old && a->w_new == b->w_new &&
            memcmp(a->base, b->base, sizeof(a->base)) == 0;
 }
 
-static struct replay *find(const struct vp_exe *exe, const struct key *key)
+static struct replay *find(struct vp_exe *exe, const struct key *key)
 {
-    for (int i = 0; i < exe->n_replays; i++)
-        if (same(&exe->replays[i].key, key))
-            return &exe->replays[i];
+    for (int i = 0; i < exe->n_replays; i++) {
+        int at = (exe->next_replay + i) % exe->n_replays;
+
+        if (same(&exe->replays[at].key, key)) {
+            exe->next_replay = at + 1;
+            return &exe->replays[at];
+        }
+    }
     return NULL;
 }
 
@@ -302,6 +356,7 @@ static struct key key_of(const struct vp_exe *exe, enum vp_list list, int first,
     struct key key = { .list = list,
                        .first = first,
                        .n = n,
+                       .end_step = -1,
                        .accumulate = list >= VP_LIST_B &&
                                      launch->mb->accumulate,
                        .train = launch->mb->train };
@@ -350,6 +405,69 @@ static enum vp_status run_or_replay(struct vp_exe *exe, const struct key *key,
                          "replaying");
 }
 
+/* ---- Segments ----------------------------------------------------------- */
+
+/* Sets where the segment ends that begins as `key` says: at a meeting, or else at
+ * `end` of the list. Returns true if it is a meeting. */
+static bool cut_segment(const struct vp_exe *exe, struct key *key, int end,
+                        const struct vp_launch *launch)
+{
+    const struct vp_program *program = exe->program;
+
+    for (int i = key->first; i < end; i++) {
+        int step = i == key->first ? key->begin_step : 0;
+
+        if (step < vp_cuda_call_meetings(
+                       program->graph, &program->calls[key->list][i], launch)) {
+            key->n = i + 1 - key->first;
+            key->end_step = step;
+            return true;
+        }
+    }
+    key->n = end - key->first;
+    key->end_step = -1;
+    return false;
+}
+
+/* The meeting after a segment. */
+static enum vp_status meet(struct vp_exe *exe, const struct key *key,
+                           const struct vp_launch *launch,
+                           struct vp_cuda_stream *stream)
+{
+    struct key last = *key;
+
+    last.first += key->n - 1;
+    last.n = 1;
+    resolve(exe, &last, launch, stream->mb, stream->stream, NULL);
+    return vp_cuda_meet(&exe->calls[0], key->end_step);
+}
+
+static bool has_work(const struct vp_exe *exe, const struct key *key,
+                     const struct vp_launch *launch)
+{
+    const struct vp_call *last =
+        &exe->program->calls[key->list][key->first + key->n - 1];
+
+    return launch->update || n_whole(key) > 0 || key->begin_step > 0 ||
+           vp_cuda_step_works(last->op->kind, 0);
+}
+
+static enum vp_status run_segments(struct vp_exe *exe, struct key *key,
+                                   const struct vp_launch *launch,
+                                   struct vp_cuda_stream *stream)
+{
+    int end = key->first + key->n;
+
+    while (cut_segment(exe, key, end, launch)) {
+        if (has_work(exe, key, launch))
+            VP_TRY(run_or_replay(exe, key, launch, stream));
+        VP_TRY(meet(exe, key, launch, stream));
+        key->first += key->n - 1;
+        key->begin_step = key->end_step + 1;
+    }
+    return run_or_replay(exe, key, launch, stream);
+}
+
 enum vp_status vp_cuda_launch_part(struct vp_exe *exe, enum vp_list list,
                                    int first, int n,
                                    const struct vp_launch *launch,
@@ -361,7 +479,10 @@ enum vp_status vp_cuda_launch_part(struct vp_exe *exe, enum vp_list list,
     if (n == 0)
         return VP_OK;
     VP_TRY(set_scalars(exe->backend, launch, stream));
-    VP_TRY(run_or_replay(exe, &key, launch, stream));
+    if (vp_cuda_meets_on_host(launch->members))
+        VP_TRY(run_segments(exe, &key, launch, stream));
+    else
+        VP_TRY(run_or_replay(exe, &key, launch, stream));
     return tell_squares(exe->backend, launch, stream);
 }
 

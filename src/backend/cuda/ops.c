@@ -1,5 +1,6 @@
 /* The table of GPU kernels: one row per operator. */
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/group/group_sum.h"
+#include "backend/cuda/group/meeting.h"
 
 const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT] = {
     [VP_OP_EMBED] = {
@@ -32,12 +33,19 @@ const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT] = {
         .fn = { vp_cuda_gather_f, vp_cuda_gather_b },
     },
     [VP_OP_CROSS_ENTROPY] = {
-        .fn = { vp_cuda_cross_entropy_f, vp_cuda_cross_entropy_b },
+        .fn = { vp_cuda_loss_f, vp_cuda_cross_entropy_b },
     },
     [VP_OP_ARGMAX] = {
         .fn = { vp_cuda_argmax_f },
     },
     [VP_OP_COPY] = {
         .fn = { vp_cuda_copy_f, vp_cuda_copy_b },
+    },
+    [VP_OP_GROUP_SUM] = {
+        .fn = { [VP_PHASE_F] = vp_cuda_group_sum_f,
+                [VP_PHASE_W] = vp_cuda_group_sum_w },
+    },
+    [VP_OP_GROUP_COPY] = {
+        .fn = { [VP_PHASE_B] = vp_cuda_group_copy_b },
     },
 };

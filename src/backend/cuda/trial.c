@@ -1,4 +1,5 @@
-/* For tests: single calls with device addresses, run and waited for. */
+/* For tests: single calls with device addresses, run and waited for. What members of
+ * a group exchange goes through memory that is made for the call. */
 #include "backend/cuda/device.h"
 
 static void fill_calls(struct vp_backend *backend, const struct vp_kargs *args,
@@ -27,12 +28,26 @@ VP_EXPORT enum vp_status vp_cuda_try(struct vp_backend *backend,
 enum vp_status vp_cuda_try(struct vp_backend *backend,
                            const struct vp_kargs *args, enum vp_phase phase)
 {
+    enum { STAGING = 1 << 20 };
+    struct vp_cuda *cuda = &backend->cuda;
     struct vp_cuda_call call;
+    enum vp_status st = VP_OK;
 
     fill_calls(backend, args, &phase, 1, &call);
-    VP_TRY(vp_cuda_ops[args->op->kind].fn[phase](&call));
-    return vp_cuda_check(&backend->cuda,
-                         cudaStreamSynchronize(cudaStreamPerThread), "trying");
+    if (args->members) {
+        call.n_staging = STAGING;
+        st = vp_cuda_check(
+            cuda, cudaHostAlloc(&call.staging, STAGING, cudaHostAllocPortable),
+            "trying");
+    }
+    if (st == VP_OK)
+        st = vp_cuda_ops[args->op->kind].fn[phase](&call);
+    if (st == VP_OK)
+        st = vp_cuda_check(cuda, cudaStreamSynchronize(cudaStreamPerThread),
+                           "trying");
+    if (call.staging)
+        cudaFreeHost(call.staging);
+    return st;
 }
 
 /* What a run changes in later calls is changed in `args`. */

@@ -38,6 +38,8 @@ struct vp_nccl_api {
                 struct vp_nccl_comm *comm, void *stream);
     int (*receive)(void *data, size_t n, int type, int peer,
                    struct vp_nccl_comm *comm, void *stream);
+    int (*all_gather)(const void *data, void *all, size_t n, int type,
+                      struct vp_nccl_comm *comm, void *stream);
     int (*all_reduce)(const void *data, void *sum, size_t n, int type, int op,
                       struct vp_nccl_comm *comm, void *stream);
 };

@@ -189,6 +189,9 @@ static enum vp_status try_use(struct errand *errand)
     if (errand->use == VP_NCCL_REDUCE)
         rc = api->all_reduce(spare, spare, 1, VP_NCCL_FLOATS, VP_NCCL_SUM,
                              clique->comm, clique->handle);
+    else if (errand->use == VP_NCCL_GATHER)
+        rc = api->all_gather(spare, (char *)spare + SPARE_BYTES, SPARE_BYTES,
+                             VP_NCCL_BYTES, clique->comm, clique->handle);
     else
         rc = try_ways(api, clique, spare, errand->use);
     st = rc == VP_NCCL_OK

@@ -7,7 +7,7 @@
  * NCCL wants the same calls in the same order everywhere: chunks go from the
  * last to the first, as gradients become final. Fast sums are all-reduces in
  * that order. */
-#include "comm/nccl/nccl.h"
+#include "comm/nccl/group.h"
 
 #include "base/clock.h"
 
@@ -98,15 +98,12 @@ static int list_chunks(const int64_t *ends, int n_pieces, struct chunk *out)
     return n;
 }
 
-static enum vp_status connect_group(struct group *group)
+static enum vp_status connect_group(struct group *group, enum vp_nccl_use use)
 {
     struct vp_nccl_world *nccl = world_of(group);
     struct vp_err err = { .text = "" };
-    enum vp_status st;
+    enum vp_status st = vp_nccl_clique_connect(nccl, group->clique, use, &err);
 
-    st = vp_nccl_clique_connect(nccl, group->clique,
-                                group->fast ? VP_NCCL_REDUCE : VP_NCCL_TRADE,
-                                &err);
     if (st != VP_OK)
         vp_world_abort(nccl->world, st, err.text);
     return st;
@@ -133,7 +130,7 @@ static enum vp_status cut(struct vp_group *base, const int64_t *ends,
             group->slice_floats = n > group->slice_floats ? n
                                                           : group->slice_floats;
         }
-    return connect_group(group);
+    return connect_group(group, group->fast ? VP_NCCL_REDUCE : VP_NCCL_TRADE);
 }
 
 static enum vp_status set_length(struct vp_group *base, int member, int64_t n)
@@ -443,7 +440,7 @@ static enum vp_status await(struct vp_group *base, int member,
     return VP_OK;
 }
 
-/* ---- Creating ----------------------------------------------------------- */
+/* ---- What is not for sums ----------------------------------------------- */
 
 static enum vp_status exchange(struct vp_group *base, int member,
                                const void *mine, size_t n_bytes, void *all,
@@ -455,7 +452,7 @@ static enum vp_status exchange(struct vp_group *base, int member,
     (void)n_bytes;
     (void)all;
     (void)limit;
-    vp_bug(__FILE__, __LINE__, "an exchange in a group for sums");
+    vp_bug(__FILE__, __LINE__, "an exchange in a group of devices");
 }
 
 static void set_adder(struct vp_group *base, int member, vp_adder_fn add,
@@ -485,6 +482,25 @@ static void group_free(struct vp_group *base)
     free(group);
 }
 
+/* ---- Gathers ------------------------------------------------------------ */
+
+static enum vp_status gather_direct(struct vp_group *base, const void *mine,
+                                    size_t n_bytes, void *all, void *stream)
+{
+    struct group *group = group_of(base);
+    struct vp_nccl_world *nccl = world_of(group);
+    int rc;
+
+    if (atomic_load(&base->world->stop))
+        return VP_ERR_ABORTED;
+    rc = nccl->api->all_gather(mine, all, n_bytes, VP_NCCL_BYTES,
+                               group->clique->comm, stream);
+    vp_nccl_check(nccl, rc, "a gather");
+    return rc == VP_NCCL_OK ? VP_OK : VP_ERR_ABORTED;
+}
+
+/* ---- Creating ----------------------------------------------------------- */
+
 static const struct vp_group_ops group_ops = {
     .free = group_free,
     .exchange = exchange,
@@ -497,6 +513,12 @@ static const struct vp_group_ops group_ops = {
     .offer_rest = offer_rest,
     .progress = progress,
     .await = await,
+};
+
+static const struct vp_group_ops gather_ops = {
+    .free = group_free,
+    .exchange = exchange,
+    .gather_direct = gather_direct,
 };
 
 static int find_me(const struct vp_nccl_world *nccl, const int *ranks, int n)
@@ -559,4 +581,21 @@ enum vp_status vp_nccl_group_create(struct vp_world *world, const int *ranks,
     }
     *out = &group->base;
     return VP_OK;
+}
+
+enum vp_status vp_nccl_gather_create(struct vp_world *world, const int *ranks,
+                                     int n_members, struct vp_group **out)
+{
+    enum vp_status st;
+
+    VP_TRY(vp_nccl_group_create(world, ranks, n_members, out));
+    if (!*out)
+        return VP_OK;
+    (*out)->ops = &gather_ops;
+    st = connect_group(group_of(*out), VP_NCCL_GATHER);
+    if (st != VP_OK) {
+        group_free(*out);
+        *out = NULL;
+    }
+    return st;
 }

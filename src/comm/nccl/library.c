@@ -25,6 +25,7 @@ static const struct {
     FUNCTION("ncclGroupEnd", group_end),
     FUNCTION("ncclSend", send),
     FUNCTION("ncclRecv", receive),
+    FUNCTION("ncclAllGather", all_gather),
     FUNCTION("ncclAllReduce", all_reduce),
 #undef FUNCTION
 };

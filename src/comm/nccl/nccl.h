@@ -52,8 +52,13 @@ static inline struct vp_nccl_world *vp_nccl_world_of(
 /* ---- clique.c ----------------------------------------------------------- */
 
 /* What a clique is for. PASS: member 0 sends to all others; TRADE: all send to
- * all; REDUCE: they add. */
-enum vp_nccl_use { VP_NCCL_PASS, VP_NCCL_TRADE, VP_NCCL_REDUCE };
+ * all; REDUCE: they add; GATHER: all get what all have. */
+enum vp_nccl_use {
+    VP_NCCL_PASS,
+    VP_NCCL_TRADE,
+    VP_NCCL_REDUCE,
+    VP_NCCL_GATHER,
+};
 
 /* For all that concerns making links. */
 struct vp_limit vp_nccl_limit(void);
@@ -89,8 +94,5 @@ enum vp_status vp_nccl_channel_create(struct vp_world *world,
                                       struct vp_channel **out);
 /* Asks for all bodies whose heads are here and that there is room for. */
 void vp_nccl_receive_all(struct vp_nccl_world *nccl);
-
-enum vp_status vp_nccl_group_create(struct vp_world *world, const int *ranks,
-                                    int n_members, struct vp_group **out);
 
 #endif

@@ -1,5 +1,5 @@
 /* Who has which GPU, and whether NCCL serves between them; the rest is MPI's. */
-#include "comm/nccl/nccl.h"
+#include "comm/nccl/group.h"
 
 #include "base/clock.h"
 
@@ -363,6 +363,7 @@ static void build_on(struct vp_nccl_world *nccl, struct vp_world *world)
     nccl->ops.why_not = why_not;
     nccl->ops.set_device = set_device;
     nccl->ops.direct_group_create = vp_nccl_group_create;
+    nccl->ops.direct_gather_create = vp_nccl_gather_create;
     world->ops = &nccl->ops;
 }
 

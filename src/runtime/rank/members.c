@@ -29,21 +29,25 @@ static struct vp_group *find_sum(const struct vp_rank *rank, int64_t n,
 }
 
 /* Other processes are told that the rank waits for the next member. Those that wait name
- * each other around the group, up to the one that does not. */
+ * each other around the group, up to the one that does not. Members also meet within a
+ * longer wait, for replicas that own shards: that one goes on. */
 static int begin_wait(struct vp_rank *rank, const struct vp_op *op)
 {
     int n = rank->pipeline->n_members;
     int next = rank->group * n + (rank->member + 1) % n;
 
     atomic_store(&rank->waits_in, (uintptr_t)op);
-    vp_watch_begin_wait(rank);
+    rank->in_longer_wait = vp_watch_is_waiting(rank);
+    if (!rank->in_longer_wait)
+        vp_watch_begin_wait(rank);
     return vp_blackbox_set_peer(rank->blackbox,
                                 vp_rank_number(rank->pipeline, next));
 }
 
 static void end_wait(struct vp_rank *rank, int peer, enum vp_status st)
 {
-    vp_watch_end_wait(rank, st);
+    if (!rank->in_longer_wait)
+        vp_watch_end_wait(rank, st);
     rank->team_status = st;
     if (st != VP_OK)
         return;
@@ -119,6 +123,21 @@ static void exchange(void *ctx, const struct vp_op *op, const void *mine,
              vp_group_exchange(rank->pipeline->teams[rank->group].exchange,
                                rank->member, mine, n_bytes, all,
                                limit_of(rank)));
+}
+
+/* Between devices that reach each other. Ranks that wait do so for their device. */
+static enum vp_status gather(void *ctx, const struct vp_op *op,
+                             const void *mine, size_t n_bytes, void *all,
+                             void *stream)
+{
+    struct vp_rank *rank = ctx;
+
+    (void)op;
+    if (rank->team_status == VP_OK)
+        rank->team_status = vp_group_gather_direct(
+            rank->pipeline->teams[rank->group].gather, mine, n_bytes, all,
+            stream);
+    return rank->team_status;
 }
 
 static enum vp_status status(void *ctx)
@@ -230,19 +249,34 @@ static enum vp_status find_lengths(struct vp_pipeline *pipeline)
     return VP_OK;
 }
 
+/* LAMB's sums of all tensors of a stage, at most. */
+static size_t squares_bytes(const struct vp_graph *graph)
+{
+    size_t n = 0;
+
+    for (vp_par par = 0; par < graph->n_params; par++)
+        n += (size_t)graph->params[par].n_parts;
+    return n * 2 * sizeof(double);
+}
+
 /* The most bytes that a member gives at once: four numbers of each row of logits,
- * sums of blocks, a piece of a tensor that is saved. */
+ * sums of blocks or of tensors, a piece of a tensor that is saved; of a device with
+ * memory of its own, also a piece of a value. */
 static size_t exchange_bytes(const struct vp_train_config *config)
 {
     enum { ROW_BYTES = 64 };
     size_t most = VP_SAVE_PIECE * sizeof(float), n;
 
+    if (!config->backend->device->host_memory && most < VP_EXCHANGE_BYTES)
+        most = VP_EXCHANGE_BYTES;
     for (int g = 0; g < config->n_graphs; g++) {
         const struct vp_graph *graph = &config->graphs[g];
 
         n = (size_t)graph->values[graph->logits].rows * ROW_BYTES;
         most = n > most ? n : most;
         n = (size_t)graph->n_blocks * sizeof(double);
+        most = n > most ? n : most;
+        n = squares_bytes(graph);
         most = n > most ? n : most;
     }
     return most;
@@ -300,6 +334,18 @@ static enum vp_status connect_grads(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
+/* All devices of the group reach each other. */
+static bool are_direct(const struct vp_pipeline *pipeline, int group)
+{
+    int n = pipeline->n_members, first = group * n;
+
+    for (int a = first; pipeline->config->world && a < first + n; a++)
+        for (int b = first; b < a; b++)
+            if (!vp_world_is_direct(pipeline->config->world, a, b))
+                return false;
+    return pipeline->config->world != NULL;
+}
+
 static enum vp_status connect_team(struct vp_pipeline *pipeline, int group,
                                    int n_stages)
 {
@@ -319,6 +365,8 @@ static enum vp_status connect_team(struct vp_pipeline *pipeline, int group,
         st = connect_sums(pipeline, team, ranks);
     if (st == VP_OK)
         st = connect_grads(pipeline, team, ranks, n_stages);
+    if (st == VP_OK && are_direct(pipeline, group))
+        st = vp_direct_gather_create(pipeline->world, ranks, n, &team->gather);
     free(ranks);
     return st;
 }
@@ -354,14 +402,18 @@ enum vp_status vp_members_connect(struct vp_pipeline *pipeline,
                                   sizeof(*rank->slice_ends));
         if (!rank->slice_ends)
             return VP_ERR_NOMEM;
-        rank->members = (struct vp_members){ .n = pipeline->n_members,
-                                             .me = rank->member,
-                                             .ctx = rank,
-                                             .sum = add,
-                                             .exchange = exchange,
-                                             .status = status,
-                                             .reduce_scatter = reduce_scatter,
-                                             .all_gather = all_gather };
+        rank->members = (struct vp_members){
+            .n = pipeline->n_members,
+            .me = rank->member,
+            .ctx = rank,
+            .sum = add,
+            .exchange = exchange,
+            .status = status,
+            .reduce_scatter = reduce_scatter,
+            .all_gather = all_gather,
+            .gather = pipeline->teams[rank->group].gather ? gather : NULL,
+            .timeout_ms = pipeline->config->timeout_ms
+        };
         for (int i = 0; i < rank->n_stages; i++) {
             rank->stages[i].stage.members = &rank->members;
             rank->stages[i].stage.members_apart = are_apart(pipeline,

@@ -50,6 +50,8 @@ struct vp_member_links {
     /* Per stage of a rank: sums of gradients of which members have parts. NULL:
      * there are none. */
     struct vp_group **grads;
+    struct vp_group *gather; /* from device to device; NULL: they do not reach
+                                each other, or this process has no member */
 };
 
 /* Length of a sum in programs: all members get n floats, or each its slice. */
@@ -207,6 +209,7 @@ struct vp_rank {
     int group, member;
     struct vp_members members; /* for programs; n is 0 or 1: it is alone */
     enum vp_status team_status;
+    bool in_longer_wait; /* members meet within a wait that began before */
     struct vp_term sum_term;   /* others read it, also when this rank gave up */
     int64_t *slice_ends;       /* per member, of the gather being made */
     atomic_uintptr_t waits_in; /* see vp_rank_waits_in() */

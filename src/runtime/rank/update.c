@@ -77,6 +77,8 @@ static enum vp_status add_tie(struct vp_rank *rank, const struct vp_tie *tie)
     int n = list_uses(rank, tie, terms);
     enum vp_status st;
 
+    if (tie->own && !vp_device_has_host_memory(rank->device))
+        return vp_stage_add_uses(&rank->stages[0].stage, terms, n, tie->n);
     VP_TRY(wait_for_uses(rank, tie));
     VP_TRY(copy_uses(rank, tie, terms, n, false));
     vp_watch_begin_wait(rank);
@@ -108,7 +110,7 @@ static void add_squares(const struct vp_rank *rank,
 {
     for (int i = 0; i < stage->n_own_tensors; i++)
         if (rank->member == 0 ||
-            stage->tensor_params[i]->shard.axis != VP_SHARD_NONE)
+            stage->tensor_params[i]->slice.axis != VP_SLICE_NONE)
             per_block[stage->tensors[i].block] += stage->sums[i];
 }
 
@@ -153,7 +155,7 @@ static float mean_of(const struct vp_rank *rank, const struct vp_rank_stage *rs)
     return 1.0f / (float)plan_of(rank, rs->index)->update_every;
 }
 
-/* Replicas with slices of the optimizer's state wait for each other. */
+/* Replicas with shards of the optimizer's state wait for each other. */
 static enum vp_status sum_grads(struct vp_rank *rank, struct vp_stage *stage)
 {
     enum vp_status st;
@@ -312,17 +314,19 @@ enum vp_status vp_update_end_gather(struct vp_rank *rank,
     return st;
 }
 
+/* Exchanges with members of the group note their waits by themselves. */
 static enum vp_status measure(struct vp_rank *rank, struct vp_stage *stage,
                               float lr, float grad_scale)
 {
     enum vp_status st;
 
-    if (!stage->shard)
-        return VP_OK;
-    vp_watch_begin_wait(rank);
+    if (stage->shard)
+        vp_watch_begin_wait(rank);
     st = vp_stage_measure(stage, lr, grad_scale);
-    vp_watch_end_wait(rank, st);
-    return st;
+    if (stage->shard)
+        vp_watch_end_wait(rank, st);
+    VP_TRY(st);
+    return vp_stage_set_ratios(stage);
 }
 
 /* Makes the next version. `made` false: without an update, because the norm is

@@ -115,7 +115,7 @@ static const struct vp_action *doing(const struct vp_rank *rank)
     return &list_of(rank)->actions[i];
 }
 
-static bool is_waiting(const struct vp_rank *rank)
+bool vp_watch_is_waiting(const struct vp_rank *rank)
 {
     return atomic_load(&rank->blackbox->waits_ns) != 0;
 }
@@ -126,7 +126,7 @@ static bool waits_for_copy(const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
 
-    return action && is_waiting(rank) &&
+    return action && vp_watch_is_waiting(rank) &&
            (action->kind == VP_ACTION_SWAP_FREE ||
             action->kind == VP_ACTION_SWAP_READY);
 }
@@ -145,7 +145,7 @@ static double seconds_in(const struct vp_rank *rank)
  * group. */
 static bool waits_for_members(const struct vp_rank *rank)
 {
-    return is_waiting(rank) && vp_rank_waits_in(rank);
+    return vp_watch_is_waiting(rank) && vp_rank_waits_in(rank);
 }
 
 /* Returns a member of the group that has not reached the same sum; -1: all
@@ -166,7 +166,7 @@ static int waits_for(const struct vp_rank *ranks, const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
 
-    if (!action || !is_waiting(rank))
+    if (!action || !vp_watch_is_waiting(rank))
         return -1;
     if (waits_for_members(rank))
         return late_member(ranks, rank);
@@ -203,7 +203,7 @@ static bool is_lost(const struct vp_rank *ranks, const struct vp_rank *rank)
     enum vp_action_kind kind;
     int stage;
 
-    if (!is_receive(want) || !is_waiting(rank) || want->peer < 0)
+    if (!is_receive(want) || !vp_watch_is_waiting(rank) || want->peer < 0)
         return false;
     peer = &ranks[peer_of(rank, want)];
     kind = want->kind == VP_ACTION_RECV_ACT ? VP_ACTION_SEND_ACT
@@ -234,8 +234,8 @@ static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
     }
     if (waits_for_copy(&ranks[at]))
         return at;
-    for (int r = 0; is_waiting(&ranks[at]) && r < n_ranks; r++)
-        if (doing(&ranks[r]) && !is_waiting(&ranks[r]))
+    for (int r = 0; vp_watch_is_waiting(&ranks[at]) && r < n_ranks; r++)
+        if (doing(&ranks[r]) && !vp_watch_is_waiting(&ranks[r]))
             return r;
     return at;
 }
@@ -268,12 +268,12 @@ static void describe(struct vp_strbuf *out, const struct vp_rank *rank)
                    number, action->stage, action->mb, text, seconds_in(rank));
     if (waits_for_members(rank))
         describe_members(out, rank);
-    else if (is_waiting(rank) && action->peer >= 0)
+    else if (vp_watch_is_waiting(rank) && action->peer >= 0)
         vp_strbuf_addf(out, ", waits for rank %d",
                        vp_rank_number(rank->pipeline, peer_of(rank, action)));
     else if (waits_for_copy(rank))
         vp_strbuf_addf(out, ", waits for a copy of swapped values");
-    else if (is_waiting(rank))
+    else if (vp_watch_is_waiting(rank))
         vp_strbuf_addf(out, ", waits for the others");
     else
         vp_strbuf_addf(out, ", computes");

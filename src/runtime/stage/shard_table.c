@@ -20,7 +20,6 @@ void vp_shard_table_free(struct vp_shard_table *shard)
     free(shard->tensors);
     free(shard->mine);
     free(shard->all);
-    free(shard->squares);
     free(shard->ratios);
     free(shard->next);
     free(shard);
@@ -98,7 +97,7 @@ static bool find_tied(const struct vp_program *program, int64_t at,
 }
 
 /* Gradients of tied weights are added to those of other uses after the sum over
- * replicas: all members need them. Each owner needs the others of its slice. */
+ * replicas: all members need them. Each owner needs the others of its shard. */
 static void list_parts(const struct vp_program *program,
                        struct vp_shard_table *shard)
 {
@@ -123,7 +122,7 @@ static void list_parts(const struct vp_program *program,
 }
 
 static bool allocate(struct vp_shard_table *shard, size_t n_all,
-                     size_t n_tensors, size_t n_entries)
+                     size_t n_entries)
 {
     size_t n = (size_t)shard->n;
 
@@ -136,11 +135,10 @@ static bool allocate(struct vp_shard_table *shard, size_t n_all,
     shard->chunks = calloc(n_all + 1, sizeof(*shard->chunks));
     shard->tensors = calloc(n_all + 1, sizeof(*shard->tensors));
     shard->ratios = calloc(n_all + 1, sizeof(*shard->ratios));
-    shard->squares = calloc(n_tensors + 1, sizeof(*shard->squares));
     shard->next = calloc(n, sizeof(*shard->next));
     return shard->bounds && shard->ends && shard->item_ends && shard->parts &&
            shard->tensor_of && shard->owner_of && shard->chunks &&
-           shard->tensors && shard->ratios && shard->squares && shard->next;
+           shard->tensors && shard->ratios && shard->next;
 }
 
 static enum vp_status fill(struct vp_shard_table *shard,
@@ -151,7 +149,7 @@ static enum vp_status fill(struct vp_shard_table *shard,
     size_t n_sums;
 
     if (!allocate(shard, (size_t)count_chunks(tensors, n_tensors),
-                  (size_t)n_tensors, (size_t)program->layout.n_entries))
+                  (size_t)program->layout.n_entries))
         return VP_ERR_NOMEM;
     vp_shard_bounds(program, shard->n, shard->bounds);
     for (int k = 0; k < shard->n; k++)

@@ -1,5 +1,5 @@
-/* The slice of the optimizer's state that one replica of a stage owns, and the
- * chunks of all slices: plain data. */
+/* The shard of the optimizer's state that one replica of a stage owns, and the
+ * chunks of all shards: plain data. */
 #ifndef VP_RUNTIME_STAGE_SHARD_TABLE_H
 #define VP_RUNTIME_STAGE_SHARD_TABLE_H
 
@@ -25,13 +25,12 @@ struct vp_shard_table {
     /* At most two sums per chunk: of own chunks, and of all owners, with a
      * distance of most_chunks. */
     double *mine, *all;
-    double (*squares)[2]; /* per tensor: LAMB's sums */
-    double *ratios;       /* per own chunk: the trust ratio of its tensor */
-    int *next;            /* n: chunks of each owner that were read */
-    bool gathers;         /* weights are under way */
+    double *ratios; /* per own chunk: the trust ratio of its tensor */
+    int *next;      /* n: chunks of each owner that were read */
+    bool gathers;   /* weights are under way */
 };
 
-/* Makes the tables of replica `index` of a stage that was planned with slices, and
+/* Makes the tables of replica `index` of a stage that was planned with shards, and
  * has the named tensors `tensors`. */
 enum vp_status vp_shard_table_create(const struct vp_stage_plan *plan,
                                      const struct vp_optim_tensor *tensors,

@@ -51,6 +51,21 @@ static void list_some(struct vp_stage *stage, enum tie tie)
     }
 }
 
+/* What LAMB's trust ratios are made of. */
+static enum vp_status make_squares(struct vp_stage *stage)
+{
+    size_t n = (size_t)stage->n_tensors + 1;
+    size_t n_members = (size_t)stage->config.work.graphs[0].n_members;
+
+    if (stage->config.work.optim.kind != VP_OPTIM_LAMB)
+        return VP_OK;
+    stage->squares = calloc(n, sizeof(*stage->squares));
+    stage->all_squares = calloc(n * n_members, sizeof(*stage->all_squares));
+    stage->ratios = calloc(n, sizeof(*stage->ratios));
+    return stage->squares && stage->all_squares && stage->ratios ? VP_OK
+                                                                 : VP_ERR_NOMEM;
+}
+
 static enum vp_status list_tensors(struct vp_stage *stage)
 {
     size_t most = (size_t)stage->plan.train[0].layout.n_entries * VP_MAX_PART +
@@ -67,7 +82,7 @@ static enum vp_status list_tensors(struct vp_stage *stage)
     stage->n_own_tensors = stage->n_tensors;
     list_some(stage, COPY);
     VP_BUG_ON(stage->n_tensors != stage->plan.sizes.n_tensors);
-    return VP_OK;
+    return make_squares(stage);
 }
 
 static enum vp_status make_tables(struct vp_stage *stage)
@@ -316,6 +331,10 @@ static enum vp_status allocate(struct vp_stage *stage)
     VP_TRY(vp_stage_swap_allocate(stage));
     VP_TRY(each_event(stage, create_event));
     VP_TRY(allocate_outputs(stage));
+    if (stage->plan.sizes.staging_bytes > 0)
+        VP_TRY(vp_device_host_alloc(stage->device,
+                                    (size_t)stage->plan.sizes.staging_bytes,
+                                    &stage->staging));
     VP_TRY(allocate_sums(stage, &stage->sums));
     VP_TRY(allocate_sums(stage, &stage->next_sums));
     return vp_stage_init_weights(stage);
@@ -355,6 +374,7 @@ void vp_stage_release(struct vp_stage *stage)
         vp_device_host_free(stage->device, stage->logits);
         vp_device_host_free(stage->device, stage->sums);
         vp_device_host_free(stage->device, stage->next_sums);
+        vp_device_host_free(stage->device, stage->staging);
     }
     for (int i = 0; stage->buckets && i < stage->plan.n_buckets; i++) {
         for (int kind = 0; kind < VP_SLOT_KINDS; kind++)
@@ -378,6 +398,9 @@ void vp_stage_release(struct vp_stage *stage)
     free(stage->tensors);
     free(stage->tensor_names);
     free(stage->tensor_params);
+    free(stage->squares);
+    free(stage->all_squares);
+    free(stage->ratios);
     vp_shard_table_free(stage->shard);
     vp_stream_free(stage->stream);
     *stage = (struct vp_stage){ .ops = NULL };

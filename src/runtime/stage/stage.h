@@ -68,6 +68,7 @@ struct vp_stage {
     struct vp_world *world; /* aborted on failure of a device; borrowed */
     const struct vp_members *members; /* its group; NULL: it has none */
     bool members_apart;               /* they are other processes */
+    void *staging; /* of what they exchange; NULL: none is needed */
     struct vp_stream *stream;
     struct vp_stage_plan plan;
     struct vp_stage_bucket *buckets; /* per bucket of the plan */
@@ -81,7 +82,7 @@ struct vp_stage {
     void *master; /* master of the newest version, see optim.h */
     float *grads;
     float *moment[2];
-    /* Of which replicas own slices each, like the master; NULL: all is here. */
+    /* Of which replicas own shards each, like the master; NULL: all is here. */
     struct vp_shard_table *shard;
     void *work;
     void *cache; /* CACHE; NULL: the model has none */
@@ -119,6 +120,10 @@ struct vp_stage {
     int n_free_tensors; /* the first of these; the others are tied */
     double *sums;       /* per tensor, in host memory */
     double *next_sums;  /* of the update being made */
+    /* LAMB: per tensor, the squares of its weights and of its direction, those
+     * of all members of the group, and the trust ratio; NULL: not LAMB. */
+    double (*squares)[2], (*all_squares)[2];
+    double *ratios;
 };
 
 /* Plans the stage and makes its tables. */
@@ -188,24 +193,32 @@ const void *vp_stage_logits(const struct vp_stage *stage,
 /* A vp_adder_fn for gradients in device memory; `ctx` is the stage. */
 void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
                         int n_terms, int64_t begin, int64_t end);
-/* The same where all terms are gradients of this one stage, which share the
- * first one's weights: that one alone gets the sum, and nothing waits for it. */
-void vp_stage_add_own_terms(void *ctx, const struct vp_term *terms, int n_added,
-                            int n_terms, int64_t begin, int64_t end);
+/* Adds the gradients [n] of a tied parameter whose uses are all in this stage, in the
+ * order of `terms`. They share the weights of the first term, which alone gets the sum.
+ * Does not wait for the device. */
+enum vp_status vp_stage_add_uses(struct vp_stage *stage,
+                                 const struct vp_term *terms, int n_terms,
+                                 int64_t n);
 /* Until the device has done all it was given. */
 enum vp_status vp_stage_wait(struct vp_stage *stage);
 
 /* Squares of the gradients, per tensor, are on their way to stage->sums. They
  * may be read after the wait, and until the next ones are asked for. Replicas with
- * slices of the state exchange sums here: all come. */
+ * shards of the state exchange sums here: all come. */
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage);
 enum vp_status vp_stage_wait_sums(struct vp_stage *stage);
-/* LAMB of a slice: moves the moments on, and exchanges what trust ratios of whole
- * tensors are made of; vp_stage_update() then does the rest. All else: nothing. */
+/* LAMB where this rank has parts of tensors, shards or slices: moves the moments on,
+ * and adds up the squares of its tensors over the replicas that own shards. All else:
+ * nothing. */
 enum vp_status vp_stage_measure(struct vp_stage *stage, float lr,
                                 float grad_scale);
+/* Then: adds the squares of slices in the order of the members, who all come here,
+ * and sets the trust ratios of whole tensors; vp_stage_update() does the rest. */
+enum vp_status vp_stage_set_ratios(struct vp_stage *stage);
+/* Returns true if vp_stage_update() needs both calls before it. */
+bool vp_stage_is_measured(const struct vp_stage *stage);
 /* Writes the next version, or what the backward left of it. The optimizer counts
- * the updates of each block. Of a slice: begins to gather the others. */
+ * the updates of each block. Of a shard: begins to gather the others. */
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale);
 /* Skips an update: the next version is a copy of the newest. */
@@ -215,7 +228,7 @@ void *vp_stage_weights(const struct vp_stage *stage, int64_t version);
 enum vp_status vp_stage_init_weights(struct vp_stage *stage);
 /* n weights of one parameter, from element `at` on, as floats: into every
  * version, with what the optimizer needs to know of them; and the newest ones
- * back, with the same bits: not of a slice. */
+ * back, with the same bits: not of a shard. */
 enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
                                     int64_t n, const float *host);
 enum vp_status vp_stage_get_weights(const struct vp_stage *stage, int64_t at,
@@ -226,7 +239,7 @@ struct vp_peers {
     struct vp_stage **at;
     int n;
 };
-/* As vp_stage_get_weights(), of any stage; of a slice, like a fetch. */
+/* As vp_stage_get_weights(), of any stage; of a shard, like a fetch. */
 enum vp_status vp_stage_collect_weights(struct vp_stage *stage,
                                         const struct vp_peers *peers,
                                         int64_t at, int64_t n, float *host);

@@ -1,6 +1,6 @@
 /* Initial weights of a stage, made by several threads. */
 #include "base/pool.h"
-#include "graph/shard.h"
+#include "graph/slice.h"
 #include "runtime/stage/stage.h"
 
 #include <stdatomic.h>
@@ -87,7 +87,7 @@ static enum vp_status fill_slice(const struct fill *fill,
     for (int i = 0; i < param->n_parts; i++) {
         struct vp_shape shape = vp_param_whole(param, i);
 
-        vp_shard_take(param, i, stage->config.member, graph->n_members,
+        vp_slice_take(param, i, stage->config.member, graph->n_members,
                       whole + at, slices + param->part[i].row * param->cols);
         at += shape.rows * shape.cols;
     }
@@ -113,7 +113,7 @@ static enum vp_status fill_all(struct fill *fill)
         fill->par = param->tied_to == VP_NONE ? entry->par : param->tied_to;
         fill->offset = entry->offset / vp_dtype_bytes(graph->dtype);
         fill->n = param->rows * param->cols;
-        VP_TRY(param->shard.axis == VP_SHARD_NONE ? fill_param(fill)
+        VP_TRY(param->slice.axis == VP_SLICE_NONE ? fill_param(fill)
                                                   : fill_slice(fill, param));
     }
     return VP_OK;

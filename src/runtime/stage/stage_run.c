@@ -78,6 +78,8 @@ static struct vp_launch bases(const struct vp_stage *stage,
         .slot = index_of(stage, slot),
         .version = (int)(version % stage->plan.shape.n_versions),
         .members = stage->members,
+        .staging = stage->staging,
+        .n_staging = (size_t)stage->plan.sizes.staging_bytes,
     };
 
     VP_BUG_ON(stage->shard && stage->shard->gathers); /* weights are missing */
@@ -293,13 +295,13 @@ void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
     abort_unless_ok(stage, st);
 }
 
-void vp_stage_add_own_terms(void *ctx, const struct vp_term *terms, int n_added,
-                            int n_terms, int64_t begin, int64_t end)
+enum vp_status vp_stage_add_uses(struct vp_stage *stage,
+                                 const struct vp_term *terms, int n_terms,
+                                 int64_t n)
 {
-    struct vp_stage *stage = ctx;
-
-    VP_BUG_ON(n_added != n_terms);
-    abort_unless_ok(stage, add_up(stage, terms, n_added, begin, end - begin));
+    for (int k = 1; k < n_terms; k++)
+        VP_BUG_ON(terms[k].order <= terms[k - 1].order);
+    return add_up(stage, terms, n_terms, 0, n);
 }
 
 /* Returns the number of tensors, from the first on, that the backward has
@@ -309,7 +311,7 @@ static int n_updated(const struct vp_stage *stage)
     return stage->updated ? stage->n_free_tensors : 0;
 }
 
-/* Of the chunks of the own slice, then of whole tensors. */
+/* Of the chunks of the own shard, then of whole tensors. */
 static enum vp_status sum_chunks(struct vp_stage *stage, double *sums)
 {
     const struct vp_shard_table *shard = stage->shard;
@@ -366,22 +368,21 @@ static enum vp_status update_tensors(struct vp_stage *stage,
     return VP_OK;
 }
 
-static bool has_ratios(const struct vp_stage *stage)
-{
-    return stage->config.work.optim.kind == VP_OPTIM_LAMB;
-}
-
 enum vp_status vp_stage_measure(struct vp_stage *stage, float lr,
                                 float grad_scale)
 {
     struct vp_shard_table *shard = stage->shard;
 
-    if (!shard || !has_ratios(stage))
+    if (!vp_stage_is_measured(stage))
         return VP_OK;
+    if (!shard)
+        return update_tensors(stage, stage->tensors, stage->n_tensors, lr,
+                              grad_scale, stage->squares, NULL);
     VP_TRY(update_tensors(stage, shard->chunks, shard->n_chunks, lr, grad_scale,
                           (double(*)[2])shard->mine, NULL));
     VP_TRY(vp_stage_shard_exchange(stage, 2));
-    vp_stage_shard_set_ratios(stage);
+    for (int which = 0; which < 2; which++)
+        vp_stage_shard_add(stage, 2, which, &stage->squares[0][which], 2);
     return VP_OK;
 }
 
@@ -389,6 +390,7 @@ enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale)
 {
     struct vp_shard_table *shard = stage->shard;
+    bool measured = vp_stage_is_measured(stage);
     int first = n_updated(stage);
 
     if (!stage->updated)
@@ -396,11 +398,11 @@ enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
     if (shard)
         VP_TRY(update_tensors(stage, shard->chunks, shard->n_chunks, lr,
                               grad_scale, NULL,
-                              has_ratios(stage) ? shard->ratios : NULL));
+                              measured ? shard->ratios : NULL));
     else
         VP_TRY(update_tensors(stage, stage->tensors + first,
                               stage->n_tensors - first, lr, grad_scale, NULL,
-                              NULL));
+                              measured ? stage->ratios + first : NULL));
     stage->updated = false;
     stage->newest++;
     if (shard)

@@ -1,4 +1,4 @@
-/* What replicas with slices of the optimizer's state tell each other. */
+/* What replicas with shards of the optimizer's state tell each other. */
 #include "runtime/stage/stage_shard.h"
 
 /* ---- Sums of squares ---------------------------------------------------- */
@@ -32,19 +32,6 @@ void vp_stage_shard_add(const struct vp_stage *stage, int width, int which,
 
         sums_out[shard->tensor_of[c] * stride] +=
             shard->all[at * width + which];
-    }
-}
-
-void vp_stage_shard_set_ratios(struct vp_stage *stage)
-{
-    struct vp_shard_table *shard = stage->shard;
-
-    for (int which = 0; which < 2; which++)
-        vp_stage_shard_add(stage, 2, which, &shard->squares[0][which], 2);
-    for (int c = 0; c < shard->n_chunks; c++) {
-        const double *squares = shard->squares[shard->tensors[c]];
-
-        shard->ratios[c] = vp_optim_trust_ratio(squares[0], squares[1]);
     }
 }
 
@@ -96,7 +83,7 @@ static char *base_of(const struct vp_stage *stage, enum vp_shard_array array)
     }
 }
 
-/* The part of [at, at + n) that slice `k` has. */
+/* The part of [at, at + n) that shard `k` has. */
 static int64_t clip(const struct vp_shard_table *shard, int k, int64_t *at,
                     int64_t n)
 {

@@ -1,5 +1,5 @@
-/* The slice of the optimizer's state that this replica of a stage owns; see
- * plan/shard.h. After a sum of gradients it has those of its slice alone; sums of
+/* The shard of the optimizer's state that this replica of a stage owns; see
+ * plan/shard.h. After a sum of gradients it has those of its shard alone; sums of
  * squares are exchanged chunk by chunk; new weights are gathered from all owners. */
 #ifndef VP_RUNTIME_STAGE_STAGE_SHARD_H
 #define VP_RUNTIME_STAGE_STAGE_SHARD_H
@@ -16,8 +16,6 @@ enum vp_status vp_stage_shard_exchange(struct vp_stage *stage, int width);
  * order. */
 void vp_stage_shard_add(const struct vp_stage *stage, int width, int which,
                         double *sums_out, int stride);
-/* LAMB: the trust ratio of every own chunk, of what was exchanged. */
-void vp_stage_shard_set_ratios(struct vp_stage *stage);
 
 /* Starts to gather the newest weights. They must not be read before
  * vp_stage_shard_end(). */
@@ -25,7 +23,7 @@ void vp_stage_shard_gather(struct vp_stage *stage);
 enum vp_status vp_stage_shard_end(struct vp_stage *stage,
                                   struct vp_limit limit);
 
-/* Elements of an array that lie in the own slice: [at, at + n) becomes the part of
+/* Elements of an array that lie in the own shard: [at, at + n) becomes the part of
  * it that does. Returns where that is in memory; NULL: nothing of it. */
 void *vp_stage_shard_own(const struct vp_stage *stage,
                          enum vp_shard_array array, int64_t *at, int64_t *n);

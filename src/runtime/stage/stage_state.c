@@ -1,7 +1,7 @@
 /* Lists, saves and restores the state of a stage. */
 #include "runtime/stage/stage_state.h"
 
-#include "graph/shard.h"
+#include "graph/slice.h"
 #include "runtime/stage/stage_kept.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static int part_of(const struct vp_stage *stage, int tensor)
 
 static bool is_cut(const struct vp_stage *stage, int tensor)
 {
-    return stage->tensor_params[tensor]->shard.axis != VP_SHARD_NONE;
+    return stage->tensor_params[tensor]->slice.axis != VP_SLICE_NONE;
 }
 
 static int n_members_of(const struct vp_stage *stage)
@@ -156,7 +156,7 @@ static enum vp_status save_item(struct vp_stage *stage,
 static void put_slice(const struct vp_stage *stage, int tensor, int member,
                       const float *slice, float *whole)
 {
-    vp_shard_put(stage->tensor_params[tensor], part_of(stage, tensor), member,
+    vp_slice_put(stage->tensor_params[tensor], part_of(stage, tensor), member,
                  n_members_of(stage), slice, whole);
 }
 
@@ -183,11 +183,11 @@ static enum vp_status gather_slices(const struct vp_stage *stage, int64_t n,
 }
 
 /* Puts this member's slice of a tensor where the whole one is saved. */
-static enum vp_status save_slice(struct vp_stage *stage, int tensor,
+static enum vp_status save_slice(struct vp_stage *stage,
+                                 const struct vp_peers *peers, int tensor,
                                  const struct vp_state_item *item, int number,
                                  const struct vp_saver *saver)
 {
-    const struct vp_peers alone = { NULL, 0 };
     int64_t n = stage->tensors[tensor].n;
     int n_members = n_members_of(stage), me = stage->config.member;
     bool apart = stage->members_apart;
@@ -198,7 +198,7 @@ static enum vp_status save_slice(struct vp_stage *stage, int tensor,
 
     if (!slices)
         return VP_ERR_NOMEM;
-    st = save_item(stage, &alone, tensor, item, slices + (apart ? me * n : 0));
+    st = save_item(stage, peers, tensor, item, slices + (apart ? me * n : 0));
     if (st == VP_OK && !apart)
         put_slice(stage, tensor, me, slices, saver->buffer(saver->ctx, number));
     if (st == VP_OK && apart)
@@ -210,6 +210,12 @@ static enum vp_status save_slice(struct vp_stage *stage, int tensor,
     return st;
 }
 
+/* A tensor that all members of a group have is saved by the first. */
+static bool is_saved(const struct vp_stage *stage, int tensor)
+{
+    return is_cut(stage, tensor) || stage->config.member == 0;
+}
+
 enum vp_status vp_stage_save(struct vp_stage *stage,
                              const struct vp_peers *peers, int item,
                              const struct vp_saver *saver)
@@ -219,8 +225,8 @@ enum vp_status vp_stage_save(struct vp_stage *stage,
             struct vp_state_item one = item_of(stage, i, k);
 
             if (is_cut(stage, i))
-                VP_TRY(save_slice(stage, i, &one, item, saver));
-            else if (stage->config.member == 0)
+                VP_TRY(save_slice(stage, peers, i, &one, item, saver));
+            else if (is_saved(stage, i))
                 VP_TRY(save_item(stage, peers, i, &one,
                                  saver->buffer(saver->ctx, item)));
         }
@@ -235,6 +241,8 @@ enum vp_status vp_stage_give(struct vp_stage *stage)
             struct vp_state_item one = item_of(stage, i, k);
             const struct vp_optim_tensor *tensor = &stage->tensors[i];
 
+            if (!is_saved(stage, i))
+                continue;
             if (is_moment(&one))
                 VP_TRY(vp_stage_shard_give(stage, moment_of(&one),
                                            tensor->offset, tensor->n));
@@ -267,7 +275,7 @@ bool vp_stage_owns(const struct vp_stage *stage, const char *name)
 
 /* ---- Restoring ---------------------------------------------------------- */
 
-/* Of a slice, the part of it that is here. */
+/* Of a shard, the part of it that is here. */
 static enum vp_status set_moment(struct vp_stage *stage, int tensor,
                                  const struct vp_state_item *item,
                                  const float *host)
@@ -300,7 +308,7 @@ static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
         return VP_OK;
     VP_TRY(loader->load(loader->ctx, &item, host, err));
     if (is_cut(stage, tensor)) {
-        vp_shard_take(stage->tensor_params[tensor], part_of(stage, tensor),
+        vp_slice_take(stage->tensor_params[tensor], part_of(stage, tensor),
                       stage->config.member, n_members_of(stage), host, slice);
         host = slice;
     }

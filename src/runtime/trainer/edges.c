@@ -15,6 +15,18 @@ static bool is_apart(const struct vp_pipeline *pipeline,
                schedule->stages[to].first_rank * pipeline->n_members);
 }
 
+/* Each member of a group sends to the member with its number of the other. */
+static bool groups_are_direct(const struct vp_train_config *config, int a,
+                              int b)
+{
+    int n = config->graphs[0].n_members;
+
+    for (int t = 0; t < n; t++)
+        if (!vp_world_is_direct(config->world, a * n + t, b * n + t))
+            return false;
+    return true;
+}
+
 /* Messages, and sums over replicas, go from device to device if all pairs of
  * ranks between two stages can. */
 static bool is_direct(const struct vp_pipeline *pipeline,
@@ -22,16 +34,15 @@ static bool is_direct(const struct vp_pipeline *pipeline,
 {
     const struct vp_schedule_stage *a, *b;
 
-    if (!pipeline->config->world || to < 0 || to >= schedule->n_stages ||
-        pipeline->n_members > 1)
+    if (!pipeline->config->world || to < 0 || to >= schedule->n_stages)
         return false;
     a = &schedule->stages[from];
     b = &schedule->stages[to];
     for (int i = 0; i < a->n_replicas; i++)
         for (int j = 0; j < b->n_replicas; j++)
             if ((from != to || i != j) &&
-                !vp_world_is_direct(pipeline->config->world, a->first_rank + i,
-                                    b->first_rank + j))
+                !groups_are_direct(pipeline->config, a->first_rank + i,
+                                   b->first_rank + j))
                 return false;
     return true;
 }
@@ -71,13 +82,11 @@ static enum vp_edge_kind find_tie_edge(const struct vp_train_config *config,
 {
     if (!config->world)
         return VP_EDGE_LOCAL;
-    if (config->graphs[0].n_members > 1)
-        return VP_EDGE_HOST;
     for (int a = 0; a < schedule->n_ranks; a++)
         for (int b = 0; b < a && rank_has_ties(config, &schedule->ranks[a]);
              b++)
             if (rank_has_ties(config, &schedule->ranks[b]) &&
-                !vp_world_is_direct(config->world, a, b))
+                !groups_are_direct(config, a, b))
                 return VP_EDGE_HOST;
     return VP_EDGE_DEVICE;
 }

@@ -58,7 +58,7 @@ static enum vp_status check_plan(const struct vp_trainer *from,
                               "start it with 'transport: mpi' to move it");
     if (from->config.plan.shard_optimizer || plan->shard_optimizer)
         return vp_err_refuse(err, "shard_optimizer",
-                             "replicas own slices of the optimizer's state, "
+                             "replicas own shards of the optimizer's state, "
                              "which stay where they are; stop the run and "
                              "resume it with the plan");
     return check_counts(from, plan, err);

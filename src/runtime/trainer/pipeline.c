@@ -513,14 +513,13 @@ static enum vp_status reach_uses(struct vp_pipeline *pipeline,
     size_t n_bytes = (size_t)(count_uses(rank, tie->owner) * tie->n) *
                      sizeof(float);
 
-    if (tie->member[rank->index] < 0 || !rank->is_here ||
+    if (tie->member[rank->index] < 0 || !rank->is_here || tie->own ||
         vp_device_has_host_memory(rank->device))
         return VP_OK;
-    if (pipeline->config->world && !direct && !tie->own)
+    if (pipeline->config->world && !direct)
         return vp_device_host_alloc(rank->device, n_bytes,
                                     (void **)&tie->mirror);
-    vp_group_set_adder(tie->group, tie->member[rank->index],
-                       tie->own ? vp_stage_add_own_terms : vp_stage_add_terms,
+    vp_group_set_adder(tie->group, tie->member[rank->index], vp_stage_add_terms,
                        &rank->stages[0].stage);
     return VP_OK;
 }

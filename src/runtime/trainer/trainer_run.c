@@ -3,7 +3,7 @@
 #include "runtime/trainer/trainer.h"
 
 #include "base/clock.h"
-#include "graph/shard.h"
+#include "graph/slice.h"
 #include "runtime/rank/save.h"
 #include "runtime/trainer/internal.h"
 

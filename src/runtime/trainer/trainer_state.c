@@ -1,7 +1,7 @@
 /* The state of all stages of a trainer, and the position of its run. */
 #include "runtime/trainer/trainer.h"
 
-#include "graph/shard.h"
+#include "graph/slice.h"
 #include "runtime/rank/save.h"
 #include "runtime/stage/stage_state.h"
 #include "runtime/trainer/internal.h"
@@ -113,31 +113,32 @@ int64_t vp_trainer_next_due(const struct vp_trainer *trainer, int64_t every)
     return (asked - begin + period - 1) / period * period + begin;
 }
 
-/* Replicas of stage `index` in this process, but for `receiver`; returns how many
- * there are. */
-static int list_peers(const struct vp_trainer *trainer, int index, int receiver,
+/* Replicas of a stage that own shards of the optimizer's state with `rs`, which is
+ * member `member` of its group, as far as they are in this process; returns their
+ * number. */
+static int list_peers(const struct vp_trainer *trainer,
+                      const struct vp_rank_stage *rs, int member,
                       struct vp_stage **peers)
 {
     int n = 0;
 
-    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
-        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
-            struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
+    for (int r = 0; rs->stage.shard && r < trainer->pipeline.n_ranks; r++) {
+        const struct vp_rank *rank = &trainer->ranks[r];
 
-            if (trainer->ranks[r].is_here && rs->index == index &&
-                rs->replica != receiver)
-                peers[n++] = &rs->stage;
-        }
+        for (int i = 0;
+             rank->is_here && rank->member == member && i < rank->n_stages; i++)
+            if (rank->stages[i].index == rs->index && &rank->stages[i] != rs)
+                peers[n++] = &rank->stages[i].stage;
+    }
     return n;
 }
 
-/* Stage `index`, as far as this process has it: by way of its first replica, or
- * given to that. */
-static enum vp_status save_stage(struct vp_trainer *trainer, int index,
-                                 const struct vp_saver *saver)
+/* What this process has of a stage: by way of its first replica, or given to that,
+ * which is in another process. */
+static enum vp_status save_part(const struct vp_trainer *trainer,
+                                struct vp_rank_stage *rs, int member,
+                                const struct vp_saver *saver)
 {
-    struct vp_rank_stage *rs = find_own(trainer->ranks,
-                                        trainer->pipeline.n_ranks, index);
     struct vp_peers peers = {
         calloc((size_t)trainer->pipeline.n_ranks, sizeof(struct vp_stage *)), 0
     };
@@ -145,63 +146,90 @@ static enum vp_status save_stage(struct vp_trainer *trainer, int index,
 
     if (!peers.at)
         return VP_ERR_NOMEM;
-    if (trainer->config.plan.shard_optimizer)
-        peers.n = list_peers(trainer, index, 0, peers.at);
-    if (rs)
+    peers.n = list_peers(trainer, rs, member, peers.at);
+    if (rs->replica == 0)
         st = vp_stage_save(&rs->stage, &peers, rs->first_item, saver);
-    else if (peers.n > 0)
-        st = vp_stage_give(peers.at[0]);
+    else if (rs->stage.shard && peers.n == 0)
+        st = vp_stage_give(&rs->stage);
     free(peers.at);
     return st;
 }
 
-/* Stage `index` of a tensor-parallel group: every member has slices. */
-static enum vp_status save_members(struct vp_trainer *trainer, int index,
-                                   const struct vp_saver *saver)
+/* Of a tensor-parallel group every member has slices. */
+static enum vp_status save_stage(const struct vp_trainer *trainer, int index,
+                                 const struct vp_saver *saver)
 {
-    const struct vp_peers none = { NULL, 0 };
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++) {
+        const struct vp_rank *rank = &trainer->ranks[r];
 
-    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
-        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
-            struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
-
-            if (trainer->ranks[r].is_here && rs->index == index &&
-                rs->replica == 0)
+        for (int i = 0; rank->is_here && i < rank->n_stages; i++)
+            if (rank->stages[i].index == index)
                 VP_TRY(
-                    vp_stage_save(&rs->stage, &none, rs->first_item, saver));
-        }
+                    save_part(trainer, &rank->stages[i], rank->member, saver));
+    }
     return VP_OK;
 }
 
 /* ---- Weights ------------------------------------------------------------ */
 
+/* The layout's entry of a parameter; -1: the stage does not have it. */
+static int find_entry(const struct vp_rank_stage *rs, vp_par par)
+{
+    const struct vp_layout *layout = &rs->stage.plan.train[0].layout;
+
+    for (int e = 0; e < layout->n_entries; e++)
+        if (layout->entries[e].par == par)
+            return e;
+    return -1;
+}
+
+/* What a replica of a stage has of a parameter, whose shards of the optimizer's state
+ * may be elsewhere; VP_ERR_END: it has nothing. */
+static enum vp_status collect(const struct vp_trainer *trainer,
+                              const struct vp_rank *rank, vp_par par,
+                              int replica, float *out)
+{
+    const struct vp_graph *graph = &trainer->config.graphs[0];
+    const struct vp_param *param = &graph->params[par];
+    struct vp_peers peers = {
+        calloc((size_t)trainer->pipeline.n_ranks, sizeof(struct vp_stage *)), 0
+    };
+    enum vp_status st = peers.at ? VP_ERR_END : VP_ERR_NOMEM;
+
+    for (int i = 0; i < rank->n_stages && st == VP_ERR_END; i++) {
+        struct vp_rank_stage *rs = &rank->stages[i];
+        int e = find_entry(rs, par);
+
+        if (rs->replica != replica || e < 0)
+            continue;
+        peers.n = list_peers(trainer, rs, rank->member, peers.at);
+        st = vp_stage_collect_weights(
+            &rs->stage, &peers,
+            rs->stage.plan.train[0].layout.entries[e].offset /
+                vp_dtype_bytes(graph->dtype),
+            param->rows * param->cols, out);
+    }
+    free(peers.at);
+    return st;
+}
+
 /* Puts what a rank has of a parameter into the whole; VP_ERR_END: it has nothing. */
-static enum vp_status get_slice(const struct vp_rank *rank, vp_par par,
+static enum vp_status get_slice(const struct vp_trainer *trainer,
+                                const struct vp_rank *rank, vp_par par,
                                 int replica, float *out)
 {
-    const struct vp_graph *graph = &rank->pipeline->config->graphs[0];
+    const struct vp_graph *graph = &trainer->config.graphs[0];
     const struct vp_param *param = &graph->params[par];
-    int64_t n = param->rows * param->cols;
-    enum vp_status st = VP_ERR_END;
-    float *slice = malloc((size_t)n * sizeof(*slice));
+    float *slice = malloc((size_t)(param->rows * param->cols) * sizeof(*slice));
+    enum vp_status st;
 
     if (!slice)
         return VP_ERR_NOMEM;
-    for (int i = 0; i < rank->n_stages && st == VP_ERR_END; i++) {
-        const struct vp_rank_stage *rs = &rank->stages[i];
-        const struct vp_layout *layout = &rs->stage.plan.train[0].layout;
-
-        for (int e = 0; rs->replica == replica && e < layout->n_entries; e++)
-            if (layout->entries[e].par == par)
-                st = vp_stage_get_weights(&rs->stage,
-                                          layout->entries[e].offset /
-                                              vp_dtype_bytes(graph->dtype),
-                                          n, slice);
-    }
+    st = collect(trainer, rank, par, replica, slice);
     for (int i = 0; i < param->n_parts && st == VP_OK; i++) {
         struct vp_shape shape = vp_param_whole(param, i);
 
-        vp_shard_put(param, i, rank->member, graph->n_members,
+        vp_slice_put(param, i, rank->member, graph->n_members,
                      slice + param->part[i].row * param->cols, out);
         out += shape.rows * shape.cols;
     }
@@ -209,63 +237,24 @@ static enum vp_status get_slice(const struct vp_rank *rank, vp_par par,
     return st;
 }
 
-/* Of a tensor-parallel group. */
-static enum vp_status get_slices(const struct vp_trainer *trainer, vp_par par,
-                                 int replica, float *out)
+enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
+                                      vp_par par, int replica, float *out)
 {
     enum vp_status found = VP_ERR_INVALID;
 
     for (int r = 0; r < trainer->pipeline.n_ranks; r++) {
-        enum vp_status st = get_slice(&trainer->ranks[r], par, replica, out);
+        const struct vp_rank *rank = &trainer->ranks[r];
+        enum vp_status st = get_slice(trainer, rank, par, replica, out);
 
         if (st != VP_OK && st != VP_ERR_END)
             return st;
         if (st == VP_OK)
             found = VP_OK;
         /* Tied copies in later stages are the same. */
-        if (found == VP_OK &&
-            trainer->ranks[r].member + 1 == trainer->pipeline.n_members)
-            return found;
+        if (found == VP_OK && rank->member + 1 == trainer->pipeline.n_members)
+            break;
     }
     return found;
-}
-
-/* From replicas that may own slices of the optimizer's state. */
-static enum vp_status collect_weights(const struct vp_trainer *trainer,
-                                      vp_par par, int replica, float *out)
-{
-    const struct vp_graph *graph = &trainer->config.graphs[0];
-    int64_t n = graph->params[par].rows * graph->params[par].cols;
-    int64_t size = vp_dtype_bytes(graph->dtype);
-    struct vp_peers peers = {
-        calloc((size_t)trainer->pipeline.n_ranks, sizeof(struct vp_stage *)), 0
-    };
-    enum vp_status st = peers.at ? VP_ERR_INVALID : VP_ERR_NOMEM;
-
-    for (int r = 0; peers.at && r < trainer->pipeline.n_ranks; r++)
-        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
-            struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
-            const struct vp_layout *layout = &rs->stage.plan.train[0].layout;
-            int e = 0;
-
-            while (e < layout->n_entries && layout->entries[e].par != par)
-                e++;
-            if (rs->replica != replica || e == layout->n_entries || st == VP_OK)
-                continue;
-            peers.n = list_peers(trainer, rs->index, replica, peers.at);
-            st = vp_stage_collect_weights(
-                &rs->stage, &peers, layout->entries[e].offset / size, n, out);
-        }
-    free(peers.at);
-    return st;
-}
-
-enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
-                                      vp_par par, int replica, float *out)
-{
-    return trainer->pipeline.n_members > 1
-               ? get_slices(trainer, par, replica, out)
-               : collect_weights(trainer, par, replica, out);
 }
 
 /* ---- Saving all --------------------------------------------------------- */
@@ -276,11 +265,7 @@ enum vp_status vp_trainer_save_here(struct vp_trainer *trainer,
 {
     VP_TRY(saver->begin(saver->ctx, step, trainer->config.timeout_ms, err));
     for (int s = 0; s < trainer->pipeline.n_stages; s++) {
-        enum vp_status st = trainer->pipeline.n_members > 1
-                                ? save_members(trainer, s, saver)
-                                : save_stage(trainer, s, saver);
-
-        if (st != VP_OK)
+        if (save_stage(trainer, s, saver) != VP_OK)
             return vp_err_set(err, VP_ERR_IO, "saving stage %d failed", s);
     }
     return saver->filled ? saver->filled(saver->ctx, err) : VP_OK;

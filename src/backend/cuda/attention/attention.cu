@@ -64,6 +64,7 @@ static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
                                             vp_cuda_capability());
 
     x.drop = vp_drop_of(call);
+    x.first_head = vp_arg_first_head(args);
     set_inputs(&x, args);
     x.mask = (const int32_t *)args->in[2];
     x.out = args->out;

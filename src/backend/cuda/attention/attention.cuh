@@ -17,6 +17,7 @@ struct vp_attention_call {
     float scale;
     bool causal;
     struct vp_drop drop;
+    int first_head; /* number of head 0 here, in the whole: for dropout */
 
     const void *q, *k, *v;
     const int32_t *mask; /* [B*Sk], 1 = a real key; or NULL */

@@ -130,7 +130,7 @@ static __device__ void roll_tile(kept_words &words, struct dice dice,
     uint32_t kept[2] = { 0, 0 };
 
     dice.sample += (uint64_t)h.sample;
-    dice.head = (uint32_t)h.index;
+    dice.head += (uint32_t)h.index;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         struct vp_rng4 bits = roll(dice, q0 + 32 * half + i / 2 * 16,

@@ -300,7 +300,7 @@ static __device__ inline struct dice dice_of(const struct vp_attention_call &x,
     if (!x.drop.threshold)
         return {};
     return { x.drop.mb->seed, x.drop.mb->first_sample + (uint64_t)h.sample,
-             x.drop.op, (uint32_t)h.index, x.drop.threshold };
+             x.drop.op, (uint32_t)(x.first_head + h.index), x.drop.threshold };
 }
 
 /* Of queries q0 + g and q0 + g + 8, keys k0 + 8j + 2c and the next. */

@@ -155,7 +155,7 @@ static __device__ void roll(struct stage &s, const struct vp_attention_call &x,
     bits = vp_rng(x.drop.mb->seed, VP_RNG_DROPOUT, x.drop.op,
                   (uint32_t)(q0 / 16 + big_q) << 16 |
                       (uint32_t)(k0 / 32 + big_k),
-                  (uint32_t)(h.index << 8 | g << 2 | c),
+                  (uint32_t)((x.first_head + h.index) << 8 | g << 2 | c),
                   x.drop.mb->first_sample + (uint64_t)h.sample);
 #pragma unroll
     for (int i = 0; i < 16; i++) {

@@ -110,6 +110,22 @@ enum vp_status vp_cuda_early_update_begin(
     return VP_OK;
 }
 
+/* Those that are final after `n_calls` of the list. */
+static int count_final(const struct vp_cuda_early_update *early, int n_calls)
+{
+    int n = early->n_final;
+
+    while (n < early->step->n_tensors && early->order[n].n_calls <= n_calls)
+        n++;
+    return n;
+}
+
+void vp_cuda_early_update_skip(struct vp_cuda_early_update *early, int n_calls)
+{
+    early->n_final = count_final(early, n_calls);
+    early->n_launched = early->n_done = early->n_final;
+}
+
 /* ---- Updates ------------------------------------------------------------ */
 
 /* Makes `stream` wait for what `other` has launched so far. */
@@ -243,12 +259,13 @@ enum vp_status vp_cuda_early_update_guard(struct vp_cuda_early_update *early,
 }
 
 /* Waits for the updates even where they failed: a capture must be joined. */
-enum vp_status vp_cuda_early_update_end(struct vp_cuda_early_update *early)
+enum vp_status vp_cuda_early_update_end(struct vp_cuda_early_update *early,
+                                        int n_calls)
 {
     struct vp_cuda_stream *stream = early->stream;
     enum vp_status st, joined = VP_OK;
 
-    early->n_final = early->step->n_tensors;
+    early->n_final = count_final(early, n_calls);
     st = launch_updates(early);
     if (early->forked)
         joined = follow(early, stream->stream, early->update_stream,

@@ -45,6 +45,8 @@ enum vp_status vp_cuda_early_update_begin(
     struct vp_cuda_early_update *early, const struct vp_program *program,
     enum vp_list list, const struct vp_launch *launch,
     struct vp_cuda_tensors *tensors, bool alone, struct vp_cuda_stream *stream);
+/* Goes on where an earlier one has ended after `n_calls` of the list. */
+void vp_cuda_early_update_skip(struct vp_cuda_early_update *early, int n_calls);
 /* Called before call number `index` of the list is launched on `stream`: makes
  * it wait for the updates that read what the call overwrites. */
 enum vp_status vp_cuda_early_update_guard(struct vp_cuda_early_update *early,
@@ -53,7 +55,10 @@ enum vp_status vp_cuda_early_update_guard(struct vp_cuda_early_update *early,
  * worth it. */
 enum vp_status vp_cuda_early_update_advance(struct vp_cuda_early_update *early,
                                             int n_calls);
-/* Launches the rest, and makes the list wait for all updates. Frees `order`. */
-enum vp_status vp_cuda_early_update_end(struct vp_cuda_early_update *early);
+/* Called when `n_calls` of the list have been launched, and nothing follows, or what
+ * follows is another launch: launches what is final, and makes the list wait for all
+ * updates. Frees `order`. */
+enum vp_status vp_cuda_early_update_end(struct vp_cuda_early_update *early,
+                                        int n_calls);
 
 #endif

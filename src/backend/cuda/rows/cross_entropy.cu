@@ -1,5 +1,12 @@
 /* cross_entropy: logits [n, V] are read once in F, and read and written once
- * in B, where dlogits may be the memory of logits. One block per row. */
+ * in B, where dlogits may be the memory of logits. One block per row.
+ *
+ * In a tensor-parallel group each member has a slice of the columns, and the logits
+ * are never gathered: members exchange four numbers of each row, in an evaluation
+ * also the number of ids that come before the label, and each adds these in member
+ * order. */
+#include "backend/cuda/rows/cross_entropy.h"
+
 #include "backend/cuda/rows/rows.cuh"
 
 #include <float.h>
@@ -19,6 +26,9 @@ struct loss {
     const int32_t *weights; /* [n] or NULL */
     float smoothing;
     int64_t n, V;
+    /* Ids of the whole, the first one of this member's slice, and those in it: the
+     * columns behind them take no part. */
+    int64_t n_ids, first_id, n_own;
 };
 
 static struct loss loss_of(const struct vp_cuda_call *call)
@@ -32,6 +42,9 @@ static struct loss loss_of(const struct vp_cuda_call *call)
     loss.smoothing = call->args.op->attr.smoothing;
     loss.n = in->rows;
     loss.V = in->cols;
+    loss.n_ids = call->args.op->attr.n_ids;
+    loss.first_id = vp_arg_first_col(&call->args, call->args.op->in[0]);
+    loss.n_own = vp_arg_n_ids(&call->args);
     return loss;
 }
 
@@ -42,6 +55,16 @@ static __device__ inline int32_t row_weight(const struct loss &loss,
     if (loss.labels[row] < 0)
         return 0;
     return loss.weights ? loss.weights[row] : 1;
+}
+
+/* The label's logit; 0 if another member has it. */
+template <typename T>
+static __device__ inline float label_logit(const struct loss &loss, const T *x,
+                                           int64_t row)
+{
+    int64_t at = loss.labels[row] - loss.first_id;
+
+    return at >= 0 && at < loss.n_own ? vp_float(x[at]) : 0.0f;
 }
 
 /* e^x to 2 units in the last place, for x <= 0; what is tiny becomes 0. */
@@ -173,12 +196,12 @@ static __global__ void __launch_bounds__(THREADS)
             aux[row] = make_float2(0.0f, 0.0f);
         return;
     }
-    tally = join_block(count_row(x, loss.V));
+    tally = join_block(count_row(x, loss.n_own));
     if (threadIdx.x > 0)
         return;
     lse = tally.most + logf(tally.sum);
-    mean = tally.total / (float)loss.V;
-    nll = lse - vp_float(x[loss.labels[row]]);
+    mean = tally.total / (float)loss.n_ids;
+    nll = lse - label_logit(loss, x, row);
     aux[row] = make_float2(lse, (1.0f - e) * nll + e * (lse - mean));
 }
 
@@ -203,27 +226,39 @@ static __device__ inline double block_sum(double x, double *shared)
     return sum;
 }
 
+/* Of this member's ids, those that come before the label, whose logit is `own`, in
+ * the order of logits. All threads of a block come here. */
+template <typename T>
+static __device__ inline int count_before(const struct loss &loss, const T *x,
+                                          int64_t row, float own)
+{
+    int64_t at = loss.labels[row] - loss.first_id;
+    int rank = 0;
+
+    for (int64_t first = 0; first < loss.n_own; first += THREADS) {
+        int64_t v = first + threadIdx.x;
+        float other = v < loss.n_own ? vp_float(x[v]) : 0.0f;
+        bool after = v >= loss.n_own || other < own ||
+                     (other == own && v >= at);
+
+        rank += __syncthreads_count(!after);
+    }
+    return rank;
+}
+
 /* Evaluation: aux[row].x = ids that come before the label in the order of
  * logits. One block per row. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     label_rank_kernel(float2 *aux, struct loss loss)
 {
-    int64_t row = blockIdx.x, label = loss.labels[row];
+    int64_t row = blockIdx.x;
     const T *x = (const T *)loss.logits + row * loss.V;
-    int rank = 0;
-    float own;
+    int rank;
 
     if (row_weight(loss, row) == 0)
         return;
-    own = vp_float(x[label]);
-    for (int64_t first = 0; first < loss.V; first += THREADS) {
-        int64_t v = first + threadIdx.x;
-        float other = v < loss.V ? vp_float(x[v]) : 0.0f;
-        bool after = v >= loss.V || other < own || (other == own && v >= label);
-
-        rank += __syncthreads_count(!after);
-    }
+    rank = count_before(loss, x, row, label_logit(loss, x, row));
     if (threadIdx.x == 0)
         aux[row].x = (float)rank;
 }
@@ -271,19 +306,188 @@ static void launch_label_rank(float2 *aux, const struct loss *loss,
     label_rank_kernel<T><<<(unsigned)loss->n, THREADS, 0, stream>>>(aux, *loss);
 }
 
+static void launch_mean_loss(const struct vp_cuda_call *call,
+                             const struct loss *loss)
+{
+    mean_loss_kernel<<<1, SUM_THREADS, 0, call->stream>>>(
+        (float *)call->args.out, (const float2 *)call->args.aux[0], *loss,
+        !call->args.mb->train);
+}
+
 enum vp_status vp_cuda_cross_entropy_f(const struct vp_cuda_call *call)
 {
     struct loss loss = loss_of(call);
     enum vp_dtype dtype = vp_call_value(call, call->args.op->in[0])->dtype;
     float2 *aux = (float2 *)call->args.aux[0];
-    bool ranked = !call->args.mb->train;
 
     VP_WITH_TYPE(dtype, launch_row_loss<T>(aux, &loss, call->stream));
-    if (ranked)
+    if (!call->args.mb->train)
         VP_WITH_TYPE(dtype, launch_label_rank<T>(aux, &loss, call->stream));
-    mean_loss_kernel<<<1, SUM_THREADS, 0, call->stream>>>(
-        (float *)call->args.out, aux, loss, ranked);
+    launch_mean_loss(call, &loss);
     return VP_OK;
+}
+
+/* ---- In a group --------------------------------------------------------- */
+
+/* What members exchange, in the scratch of the call. */
+struct shared_rows {
+    struct vp_row_part *mine; /* [n] */
+    struct vp_row_part *all;  /* [members, n] */
+    int32_t *mine_before, *all_before;
+    int n_members;
+};
+
+static struct shared_rows shared_rows_of(const struct vp_cuda_call *call)
+{
+    struct vp_loss_scratch areas = vp_cuda_loss_areas(call->args.graph,
+                                                      call->args.op);
+    char *base = (char *)call->args.scratch;
+    struct shared_rows shared;
+
+    shared.mine = (struct vp_row_part *)base;
+    shared.all = (struct vp_row_part *)(base + areas.mine);
+    base += areas.mine + areas.all;
+    shared.mine_before = (int32_t *)base;
+    shared.all_before = (int32_t *)(base + areas.mine_before);
+    shared.n_members = call->args.members->n;
+    return shared;
+}
+
+/* One block per row; zeros for rows that do not count. */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    row_part_kernel(struct vp_row_part *parts, struct loss loss)
+{
+    int64_t row = blockIdx.x;
+    const T *x = (const T *)loss.logits + row * loss.V;
+    struct tally tally;
+
+    if (row_weight(loss, row) == 0) {
+        if (threadIdx.x == 0)
+            parts[row] = { 0.0f, 0.0f, 0.0f, 0.0f };
+        return;
+    }
+    tally = join_block(count_row(x, loss.n_own));
+    if (threadIdx.x == 0)
+        parts[row] = { tally.most, tally.sum, tally.total,
+                       label_logit(loss, x, row) };
+}
+
+/* The label's logit, which one member has. */
+static __device__ inline float shared_label(const struct shared_rows &shared,
+                                            int64_t row, int64_t n)
+{
+    float label = 0.0f;
+
+    for (int k = 0; k < shared.n_members; k++)
+        label += shared.all[k * n + row].label;
+    return label;
+}
+
+/* One thread per row: aux as row_loss_kernel() writes it. */
+static __global__ void __launch_bounds__(THREADS)
+    join_rows_kernel(float2 *aux, struct shared_rows shared, struct loss loss)
+{
+    int64_t row = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    float most = -FLT_MAX, e = loss.smoothing, lse, mean;
+    double exps = 0.0, sum = 0.0;
+
+    if (row >= loss.n)
+        return;
+    if (row_weight(loss, row) == 0) {
+        aux[row] = make_float2(0.0f, 0.0f);
+        return;
+    }
+    for (int k = 0; k < shared.n_members; k++)
+        most = fmaxf(most, shared.all[k * loss.n + row].most);
+    for (int k = 0; k < shared.n_members; k++) {
+        struct vp_row_part part = shared.all[k * loss.n + row];
+
+        if (part.exps != 0.0f) /* it has ids */
+            exps += (double)part.exps * exp((double)(part.most - most));
+        sum += (double)part.sum;
+    }
+    lse = most + (float)log(exps);
+    mean = (float)(sum / (double)loss.n_ids);
+    aux[row] = make_float2(
+        lse, (1.0f - e) * (lse - shared_label(shared, row, loss.n)) +
+                 e * (lse - mean));
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    part_before_kernel(struct shared_rows shared, struct loss loss)
+{
+    int64_t row = blockIdx.x;
+    const T *x = (const T *)loss.logits + row * loss.V;
+    int before = 0;
+
+    if (row_weight(loss, row) != 0)
+        before = count_before(loss, x, row, shared_label(shared, row, loss.n));
+    if (threadIdx.x == 0)
+        shared.mine_before[row] = before;
+}
+
+/* One thread per row: aux[row].x as label_rank_kernel() writes it. */
+static __global__ void __launch_bounds__(THREADS)
+    join_before_kernel(float2 *aux, struct shared_rows shared, struct loss loss)
+{
+    int64_t row = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    int64_t rank = 0;
+
+    if (row >= loss.n || row_weight(loss, row) == 0)
+        return;
+    for (int k = 0; k < shared.n_members; k++)
+        rank += shared.all_before[k * loss.n + row];
+    aux[row].x = (float)rank;
+}
+
+template <typename T>
+static void launch_row_part(const struct vp_cuda_call *call,
+                            const struct loss *loss)
+{
+    row_part_kernel<T><<<(unsigned)loss->n, THREADS, 0, call->stream>>>(
+        shared_rows_of(call).mine, *loss);
+}
+
+template <typename T>
+static void launch_part_before(const struct vp_cuda_call *call,
+                               const struct loss *loss)
+{
+    part_before_kernel<T><<<(unsigned)loss->n, THREADS, 0, call->stream>>>(
+        shared_rows_of(call), *loss);
+}
+
+void vp_cuda_loss_begin(const struct vp_cuda_call *call)
+{
+    struct loss loss = loss_of(call);
+
+    VP_WITH_TYPE(vp_call_value(call, call->args.op->in[0])->dtype,
+                 launch_row_part<T>(call, &loss));
+}
+
+void vp_cuda_loss_join(const struct vp_cuda_call *call)
+{
+    struct loss loss = loss_of(call);
+    unsigned blocks = (unsigned)vp_parts_of(loss.n, THREADS);
+
+    join_rows_kernel<<<blocks, THREADS, 0, call->stream>>>(
+        (float2 *)call->args.aux[0], shared_rows_of(call), loss);
+    if (call->args.mb->train)
+        launch_mean_loss(call, &loss);
+    else
+        VP_WITH_TYPE(vp_call_value(call, call->args.op->in[0])->dtype,
+                     launch_part_before<T>(call, &loss));
+}
+
+void vp_cuda_loss_end(const struct vp_cuda_call *call)
+{
+    struct loss loss = loss_of(call);
+    unsigned blocks = (unsigned)vp_parts_of(loss.n, THREADS);
+
+    join_before_kernel<<<blocks, THREADS, 0, call->stream>>>(
+        (float2 *)call->args.aux[0], shared_rows_of(call), loss);
+    launch_mean_loss(call, &loss);
 }
 
 /* ---- Backward ----------------------------------------------------------- */
@@ -359,6 +563,16 @@ template <typename T> static __device__ inline void clear_row(T *dx, int64_t V)
         vp_store<1>(dx + cut.tail + threadIdx.x, zeros);
 }
 
+/* Columns that stand for no id. */
+template <typename T>
+static __device__ inline void clear_rest(T *dx, const struct loss &loss)
+{
+    const float zero[1] = { 0.0f };
+
+    for (int64_t v = loss.n_own + threadIdx.x; v < loss.V; v += THREADS)
+        vp_store<1>(dx + v, zero);
+}
+
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     row_grad_kernel(T *dlogits, bool add, const float2 *aux,
@@ -378,10 +592,12 @@ static __global__ void __launch_bounds__(THREADS)
     row.lse = aux[at].x;
     row.g = (float)((double)mb->loss_grad * w / *total);
     row.of_label = 1.0f - loss.smoothing;
-    row.of_all = loss.smoothing / (float)loss.V;
-    row.label = loss.labels[at];
+    row.of_all = loss.smoothing / (float)loss.n_ids;
+    row.label = loss.labels[at] - loss.first_id;
     row.add = add;
-    write_row(dx, (const T *)loss.logits + at * loss.V, loss.V, row);
+    write_row(dx, (const T *)loss.logits + at * loss.V, loss.n_own, row);
+    if (!add)
+        clear_rest(dx, loss);
 }
 
 template <typename T>

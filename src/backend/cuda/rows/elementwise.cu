@@ -176,12 +176,39 @@ enum vp_status vp_cuda_copy_b(const struct vp_cuda_call *call)
 
 enum { GROUP = 16 }; /* columns that share a call of the generator */
 
+/* The random bytes of GROUP columns from `col` on. SHIFTED: it may be any; the
+ * columns of a member's slice are. */
+template <bool SHIFTED>
+static __device__ inline vp_drop_words<GROUP> words_from(
+    const struct vp_drop &drop, struct vp_drop_row at, uint32_t col)
+{
+    uint32_t first = SHIFTED ? col - col % GROUP : col;
+    vp_drop_words<GROUP> words = vp_words_of<GROUP>(drop, at, first);
+    vp_drop_words<GROUP> next, cut = {};
+
+    if (!SHIFTED)
+        return words;
+    next = vp_words_of<GROUP>(drop, at, first + GROUP);
+#pragma unroll
+    for (int i = 0; i < GROUP; i++) {
+        uint32_t from = col % GROUP + i, word = 0;
+
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP / 4; k++) {
+            word = from / 4 == k ? words.word[k] : word;
+            word = from / 4 == k + GROUP / 4 ? next.word[k] : word;
+        }
+        cut.word[i / 4] |= (word >> from % 4 * 8 & 0xFFu) << i % 4 * 8;
+    }
+    return cut;
+}
+
 /* One thread per group. Their number fits 32 bits: 2^32 groups of two-byte
  * elements would be 128 GiB. */
-template <typename T, int N>
+template <typename T, int N, bool SHIFTED>
 static __global__ void drop_kernel(T *dst, const T *src, bool add,
                                    struct vp_drop drop, uint32_t rows,
-                                   uint32_t cols)
+                                   uint32_t cols, uint32_t first_col)
 {
     uint32_t groups = (cols + GROUP - 1) / GROUP;
     uint32_t thread = blockIdx.x * THREADS + threadIdx.x;
@@ -196,30 +223,42 @@ static __global__ void drop_kernel(T *dst, const T *src, bool add,
         if (col + k < cols)
             vp_load<N>(x + k, src + at + k);
     vp_drop_pack<GROUP>(
-        x, drop, vp_words_of<GROUP>(drop, vp_drop_row_of(drop, row), col));
+        x, drop,
+        words_from<SHIFTED>(drop, vp_drop_row_of(drop, row), first_col + col));
 #pragma unroll
     for (int k = 0; k < GROUP; k += N)
         if (col + k < cols)
             vp_put<N>(dst + at + k, add, x + k);
 }
 
-template <typename T>
-static void launch_drop(const struct vp_cuda_call *call, void *dst, bool add,
-                        const void *src)
+template <typename T, int N>
+static void launch_drop_packs(const struct vp_cuda_call *call, T *dst, bool add,
+                              const T *src)
 {
     const struct vp_value *x = vp_call_value(call, call->args.op->out);
     int64_t n_threads = x->rows * vp_parts_of(x->cols, GROUP);
     unsigned blocks = (unsigned)vp_parts_of(n_threads, THREADS);
     struct vp_drop drop = vp_drop_of(call);
+    uint32_t rows = (uint32_t)x->rows, cols = (uint32_t)x->cols;
+    uint32_t first_col = (uint32_t)vp_arg_first_col(&call->args,
+                                                    call->args.op->out);
 
-    if (vp_fits_packs<T>(x->cols))
-        drop_kernel<T, vp_vec<T>::N><<<blocks, THREADS, 0, call->stream>>>(
-            (T *)dst, (const T *)src, add, drop, (uint32_t)x->rows,
-            (uint32_t)x->cols);
+    if (first_col % GROUP == 0)
+        drop_kernel<T, N, false><<<blocks, THREADS, 0, call->stream>>>(
+            dst, src, add, drop, rows, cols, first_col);
     else
-        drop_kernel<T, 1><<<blocks, THREADS, 0, call->stream>>>(
-            (T *)dst, (const T *)src, add, drop, (uint32_t)x->rows,
-            (uint32_t)x->cols);
+        drop_kernel<T, N, true><<<blocks, THREADS, 0, call->stream>>>(
+            dst, src, add, drop, rows, cols, first_col);
+}
+
+template <typename T>
+static void launch_drop(const struct vp_cuda_call *call, void *dst, bool add,
+                        const void *src)
+{
+    if (vp_fits_packs<T>(vp_call_value(call, call->args.op->out)->cols))
+        launch_drop_packs<T, vp_vec<T>::N>(call, (T *)dst, add, (const T *)src);
+    else
+        launch_drop_packs<T, 1>(call, (T *)dst, add, (const T *)src);
 }
 
 enum vp_status vp_cuda_dropout_f(const struct vp_cuda_call *call)

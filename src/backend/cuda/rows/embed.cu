@@ -7,6 +7,10 @@
  * the order of every sum is that of the rows. */
 #include "backend/cuda/rows/rows.cuh"
 
+extern "C" {
+#include "graph/slice.h"
+}
+
 #include <cub/device/device_radix_sort.cuh>
 
 enum {
@@ -25,12 +29,18 @@ struct embed {
     int32_t pad;                   /* -1: none */
     float scale;
     int64_t rows, cols, q_len;
+    /* Of this member's slice of the table of tokens: the first id, and rows. Rows of
+     * other ids are zero here. The first member alone adds positions and types. */
+    int64_t first_id, n_ids;
+    bool leads;
 };
 
 static struct embed embed_of(const struct vp_cuda_call *call)
 {
     const struct vp_op *op = call->args.op;
     const struct vp_value *out = vp_call_value(call, op->out);
+    const struct vp_param *table = &call->args.graph->params[op->par[0]];
+    int me = call->args.members ? call->args.members->me : 0;
     struct embed embed;
 
     embed.ids = (const int32_t *)call->args.in[0];
@@ -41,7 +51,18 @@ static struct embed embed_of(const struct vp_cuda_call *call)
     embed.rows = out->rows;
     embed.cols = out->cols;
     embed.q_len = op->attr.q_len;
+    embed.n_ids = table->rows;
+    embed.first_id = me > 0 ? vp_slice_first(table, me) : 0;
+    embed.leads = me == 0 || table->slice.axis == VP_SLICE_NONE;
     return embed;
+}
+
+/* The row of the table of tokens; -1: another member has it. */
+static __device__ inline int64_t own_id(const struct embed &embed, int64_t row)
+{
+    int64_t id = embed.ids[row] - embed.first_id;
+
+    return id >= 0 && id < embed.n_ids ? id : -1;
 }
 
 static __device__ inline bool is_pad(const struct embed &embed, int64_t row)
@@ -86,12 +107,14 @@ static __device__ inline void write_row(T *out, const struct embed &embed,
                                         const table_rows<T> &from)
 {
     for (int64_t col = threadIdx.x * N; col < embed.cols; col += THREADS * N) {
-        float x[N];
+        float x[N] = { 0.0f };
 
-        vp_load<N>(x, from.token + col);
+        if (from.token) {
+            vp_load<N>(x, from.token + col);
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            x[i] *= embed.scale;
+            for (int i = 0; i < N; i++)
+                x[i] *= embed.scale;
+        }
         if (from.position)
             add_row<T, N>(x, from.position + col);
         if (from.type)
@@ -130,10 +153,11 @@ static __global__ void embed_kernel(T *out, table_rows<T> tables,
         !embed.at) /* counts are exact as floats */
         position = (int64_t)vp_block_sum(
             (float)count_before(embed, row, threadIdx.x, THREADS), shared);
-    from.token = tables.token + embed.ids[row] * cols;
-    if (tables.position)
+    if (own_id(embed, row) >= 0)
+        from.token = tables.token + own_id(embed, row) * cols;
+    if (tables.position && embed.leads)
         from.position = tables.position + position * cols;
-    if (tables.type)
+    if (tables.type && embed.leads)
         from.type = tables.type + embed.type_ids[row] * cols;
     write_row<T, N>(out, embed, from);
 }
@@ -374,7 +398,8 @@ static void scatter_rows(const struct scatter *s, cudaStream_t stream)
         launch_scatter<T, 1>(s, stream);
 }
 
-/* The table row of every row of the batch; n_keys for padding. */
+/* The table row of every row of the batch; n_keys for padding, and for ids that
+ * another member has. */
 static __global__ void key_kernel(uint32_t *keys, uint32_t *rows,
                                   struct embed embed, bool by_position,
                                   uint32_t n_keys)
@@ -388,8 +413,10 @@ static __global__ void key_kernel(uint32_t *keys, uint32_t *rows,
         keys[row] = n_keys;
     else if (by_position)
         keys[row] = (uint32_t)count_before(embed, row, 0, 1);
+    else if (own_id(embed, row) >= 0)
+        keys[row] = (uint32_t)own_id(embed, row);
     else
-        keys[row] = (uint32_t)embed.ids[row];
+        keys[row] = n_keys;
 }
 
 /* The gradient of table `which`, by sorting: tokens, or counted positions. */

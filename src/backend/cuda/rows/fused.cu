@@ -18,6 +18,13 @@ static bool is(const struct vp_cuda_call *call, enum vp_op_kind kind,
     return call->args.op->kind == kind && call->phase == phase;
 }
 
+/* Dropout of a member's slice of columns, which other kernels do not count from the
+ * first column on. */
+static bool drops_slices(const struct vp_cuda_call *call)
+{
+    return vp_call_value(call, call->args.op->out)->spread == VP_SPREAD_COLS;
+}
+
 static bool same_shape(const struct vp_cuda_call *a,
                        const struct vp_cuda_call *b)
 {
@@ -197,7 +204,7 @@ static int run_forward(const struct vp_cuda_call *calls, int n_calls)
     const struct vp_cuda_call *drop = NULL, *add, *norm;
     int n = 0;
 
-    if (is(&calls[n], VP_OP_DROPOUT, VP_PHASE_F))
+    if (is(&calls[n], VP_OP_DROPOUT, VP_PHASE_F) && !drops_slices(&calls[n]))
         drop = &calls[n++];
     if (n == n_calls || !is(&calls[n], VP_OP_ADD, VP_PHASE_F) ||
         (drop &&
@@ -283,8 +290,9 @@ static struct grad_run find_grad_run(struct vp_cuda_call *calls, int n_calls)
         call->args.dout == run.norm->args.dout && vp_cuda_norm_wants_w(call))
         run.w = call++;
     if (call < end && is(call, VP_OP_DROPOUT, VP_PHASE_B) &&
-        call->args.dout == run.norm->args.din[0] && call->args.din[0] &&
-        !call->args.din_add[0] && same_shape(call, run.norm))
+        !drops_slices(call) && call->args.dout == run.norm->args.din[0] &&
+        call->args.din[0] && !call->args.din_add[0] &&
+        same_shape(call, run.norm))
         run.drop = call++;
     run.end = call;
     run.n = (int)(call - calls);

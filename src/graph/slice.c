@@ -1,14 +1,14 @@
 /* Slices of parameters: shapes, and copies between slices and whole tensors. */
-#include "graph/shard.h"
+#include "graph/slice.h"
 
 #include <string.h>
 
-int64_t vp_shard_first(const struct vp_param *param, int member)
+int64_t vp_slice_first(const struct vp_param *param, int member)
 {
-    switch (param->shard.axis) {
-    case VP_SHARD_ROWS:
+    switch (param->slice.axis) {
+    case VP_SLICE_ROWS:
         return member * param->part[0].rows;
-    case VP_SHARD_COLS:
+    case VP_SLICE_COLS:
         return member * param->cols;
     default:
         return 0;
@@ -28,13 +28,13 @@ static struct runs find_runs(const struct vp_param *param, int part, int member,
                              int n_members)
 {
     struct vp_shape shape = vp_param_whole(param, part);
-    int64_t sections = param->shard.n_sections;
+    int64_t sections = param->slice.n_sections;
     int64_t n = param->part[part].rows * param->cols, left;
     struct runs runs = { 1, n, n, 0, n };
 
-    if (param->shard.axis == VP_SHARD_NONE || n_members == 1)
+    if (param->slice.axis == VP_SLICE_NONE || n_members == 1)
         return runs;
-    runs.n = param->shard.axis == VP_SHARD_ROWS ? sections
+    runs.n = param->slice.axis == VP_SLICE_ROWS ? sections
                                                 : sections * shape.rows;
     runs.length = n / runs.n;
     runs.whole = shape.rows * shape.cols / runs.n;
@@ -44,7 +44,7 @@ static struct runs find_runs(const struct vp_param *param, int part, int member,
     return runs;
 }
 
-void vp_shard_take(const struct vp_param *param, int part, int member,
+void vp_slice_take(const struct vp_param *param, int part, int member,
                    int n_members, const float *whole, float *slice)
 {
     struct runs runs = find_runs(param, part, member, n_members);
@@ -60,7 +60,7 @@ void vp_shard_take(const struct vp_param *param, int part, int member,
     }
 }
 
-void vp_shard_put(const struct vp_param *param, int part, int member,
+void vp_slice_put(const struct vp_param *param, int part, int member,
                   int n_members, const float *slice, float *whole)
 {
     struct runs runs = find_runs(param, part, member, n_members);
