@@ -88,7 +88,7 @@ static void move_weight_gradients(const struct vp_schedule *schedule,
     out->b += moved;
 }
 
-/* The host of a rank; ranks beyond the list are on the last one. */
+/* Returns the host of a rank; ranks beyond the list are on the last host. */
 static int host_of(const struct vp_device_profile *profile, int rank)
 {
     int host = 0;
@@ -98,13 +98,14 @@ static int host_of(const struct vp_device_profile *profile, int rank)
     return host;
 }
 
-/* The first rank of a group, which is one rank of the schedule. */
+/* Returns the first rank of a group. The schedule counts a group as one
+ * rank. */
 static int rank_of(const struct vp_cost_table *table, int group)
 {
     return group * table->work->graphs[0].n_members;
 }
 
-/* The slowest link within the groups of a stage. */
+/* Returns the slowest link within the groups of a stage. */
 static const struct vp_profile_link *group_link(
     const struct vp_cost_table *table, const struct vp_schedule_stage *stage)
 {
@@ -120,7 +121,7 @@ static const struct vp_profile_link *group_link(
     return &profile->same_host;
 }
 
-/* Bytes that go once around a ring of the members of a group. */
+/* Seconds to send `n_bytes` once around a ring of a group's members. */
 static double once_seconds(const struct vp_cost_table *table,
                            const struct vp_profile_link *link, double n_bytes)
 {
@@ -129,7 +130,7 @@ static double once_seconds(const struct vp_cost_table *table,
     return (n - 1.0) / n * n_bytes / link->bytes_per_second + link->seconds;
 }
 
-/* A sum over the members goes around a ring twice, as that of replicas does. */
+/* A sum over the members (all-reduce) goes around the ring twice. */
 static double sum_seconds(const struct vp_cost_table *table,
                           const struct vp_profile_link *link, vp_val value)
 {
@@ -200,9 +201,9 @@ static double grads_seconds(const struct vp_cost_table *table,
     return n_bytes > 0.0 ? 2.0 * once_seconds(table, link, n_bytes) : 0.0;
 }
 
-/* Profiles are of one rank: sums over groups come on top. `sets` as those of
- * compute_costs(), `keep` as that of add_slices(); `r`: seconds of what is
- * recomputed. */
+/* Adds the sums over a tensor-parallel group; profiles are measured on one
+ * rank. `sets` as in compute_costs(), `keep` as in add_slices(). Adds to `r`
+ * the seconds of sums that recomputation repeats. */
 static void add_sums(const struct vp_cost_table *table,
                      const struct vp_profile_link *link, bool keep, int first,
                      int n, const uint64_t *sets, struct vp_stage_costs *out,
@@ -261,7 +262,8 @@ static struct vp_stage_costs compute_costs(const struct vp_cost_table *table,
 
 /* ---- Messages ----------------------------------------------------------- */
 
-/* Whether two ranks use the same memory: it costs nothing to pass a message. */
+/* Returns true if two ranks share memory, so that passing a message costs
+ * nothing. */
 static bool is_near(const struct vp_cost_table *table,
                     const struct vp_plan *plan, int a, int b, int edge)
 {
@@ -395,8 +397,9 @@ static struct vp_stage_costs first_costs(const struct vp_cost_table *table,
 
 /* ---- Devices ------------------------------------------------------------ */
 
-/* Ranks that share a device are numbered by the first of them; so are groups, of
- * which a device carries fewer. */
+/* Ranks that share a device get the number of the first of these ranks; so do
+ * groups. If a group has several members on one device, the capacity of the
+ * device is divided by their number. */
 static enum vp_status share_devices(const struct vp_cost_table *table,
                                     const struct vp_plan *plan, int n_ranks,
                                     struct vp_plan_costs *out,

@@ -113,7 +113,8 @@ struct vp_plan {
     const enum vp_edge_kind *replica_edges;
     enum vp_edge_kind tie_edge;
     bool compress; /* floats travel between stages as BF16 */
-    /* Each replica of a stage has a shard of the optimizer's state, see shard.h. */
+    /* Each replica of a stage has a shard of the optimizer's state, see
+     * shard.h. */
     bool shard_optimizer;
     /* Size of a bundle of gradients that replicas add; 0: 2 MiB. */
     int64_t bundle_bytes;

@@ -17,7 +17,7 @@ struct vp_device_facts {
     int64_t grad_linger;     /* likewise; 0: gradients stay until the update */
     vp_scratch_fn scratch;   /* NULL: calls need none */
     const void *scratch_ctx; /* borrowed */
-    vp_staging_fn staging;   /* NULL: groups need none */
+    vp_staging_fn staging;   /* NULL: groups need no host memory */
 };
 
 /* The work to plan for: model, optimizer and device. */
@@ -49,8 +49,8 @@ struct vp_stage_choices {
     struct vp_stage_spec spec;
     int n_first_slots; /* 0: all slots are equal */
     const uint64_t *first_recompute, *first_swap;
-    /* Replicas that each own a shard of the optimizer's state, see shard.h; 0:
-     * every replica has all of it. */
+    /* Number of replicas that each own a shard of the optimizer's state, see
+     * shard.h; 0: every replica has all of it. */
     int n_shards;
 };
 
@@ -99,7 +99,7 @@ struct vp_stage_sizes {
     bool has_floats;      /* messages have FP32 values to compress */
     int n_tensors;        /* number of named tensors that are trained */
     int64_t logits_bytes; /* an output, see enum vp_output; else 0 */
-    /* Of host memory through which a tensor-parallel group exchanges values. */
+    /* Host memory through which a tensor-parallel group exchanges values. */
     int64_t staging_bytes;
 };
 

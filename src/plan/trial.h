@@ -158,7 +158,8 @@ enum vp_status vp_trial_reshape(struct vp_trial *trial,
 /* Returns the rank of a stage; replicas count as one rank. */
 int vp_trial_rank(const struct vp_trial *trial, int stage);
 
-/* Replicas of a stage that have shards of the optimizer's state; 1: all have all. */
+/* Returns the number of replicas of a stage that have shards of the optimizer's
+ * state; 1: every replica has all of it. */
 static inline int vp_trial_n_shards(const struct vp_trial *trial, int stage)
 {
     return trial->plan.shard_optimizer ? trial->shape.stages[stage].n_replicas

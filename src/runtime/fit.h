@@ -13,7 +13,8 @@ struct vp_priced_plan {
     struct vp_stage_price stages[VP_MAX_STAGES];
 };
 
-/* Refuses shards of the optimizer's state where the device cannot have them. */
+/* Refuses shards of the optimizer's state on devices that do not support
+ * them. */
 enum vp_status vp_fit_check_shards(const struct vp_train_config *config,
                                    struct vp_err *err);
 enum vp_status vp_priced_plan_make(const struct vp_train_config *config,

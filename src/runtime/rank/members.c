@@ -28,9 +28,10 @@ static struct vp_group *find_sum(const struct vp_rank *rank, int64_t n,
     vp_bug(__FILE__, __LINE__, "a sum of a length that no operator has");
 }
 
-/* Other processes are told that the rank waits for the next member. Those that wait name
- * each other around the group, up to the one that does not. Members also meet within a
- * longer wait, for replicas that own shards: that one goes on. */
+/* Marks the rank as waiting for the next member, for reports of other
+ * processes. The marks of waiting members lead around the group to the one that
+ * does not wait. Members may also meet within a longer wait, of replicas that
+ * own shards: that wait continues. */
 static int begin_wait(struct vp_rank *rank, const struct vp_op *op)
 {
     int n = rank->pipeline->n_members;
@@ -125,7 +126,7 @@ static void exchange(void *ctx, const struct vp_op *op, const void *mine,
                                limit_of(rank)));
 }
 
-/* Between devices that reach each other. Ranks that wait do so for their device. */
+/* Gathers from device to device. The wait counts as waiting for the device. */
 static enum vp_status gather(void *ctx, const struct vp_op *op,
                              const void *mine, size_t n_bytes, void *all,
                              void *stream)
@@ -249,7 +250,7 @@ static enum vp_status find_lengths(struct vp_pipeline *pipeline)
     return VP_OK;
 }
 
-/* LAMB's sums of all tensors of a stage, at most. */
+/* Returns the maximum bytes of LAMB's sums for all tensors of a stage. */
 static size_t squares_bytes(const struct vp_graph *graph)
 {
     size_t n = 0;
@@ -259,9 +260,10 @@ static size_t squares_bytes(const struct vp_graph *graph)
     return n * 2 * sizeof(double);
 }
 
-/* The most bytes that a member gives at once: four numbers of each row of logits,
- * sums of blocks or of tensors, a piece of a tensor that is saved; of a device with
- * memory of its own, also a piece of a value. */
+/* Returns the maximum bytes that a member contributes to an exchange: four
+ * numbers per row of logits, sums of blocks or of tensors, or a piece of a
+ * tensor that is saved; for a device with its own memory also a piece of a
+ * value. */
 static size_t exchange_bytes(const struct vp_train_config *config)
 {
     enum { ROW_BYTES = 64 };
@@ -334,7 +336,7 @@ static enum vp_status connect_grads(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
-/* All devices of the group reach each other. */
+/* Returns true if all devices of the group can access each other. */
 static bool are_direct(const struct vp_pipeline *pipeline, int group)
 {
     int n = pipeline->n_members, first = group * n;

@@ -50,8 +50,9 @@ struct vp_member_links {
     /* Per stage of a rank: sums of gradients of which members have parts. NULL:
      * there are none. */
     struct vp_group **grads;
-    struct vp_group *gather; /* from device to device; NULL: they do not reach
-                                each other, or this process has no member */
+    /* From device to device; NULL: the devices cannot access each other, or
+     * this process has no member. */
+    struct vp_group *gather;
 };
 
 /* Length of a sum in programs: all members get n floats, or each its slice. */
@@ -209,9 +210,9 @@ struct vp_rank {
     int group, member;
     struct vp_members members; /* for programs; n is 0 or 1: it is alone */
     enum vp_status team_status;
-    bool in_longer_wait; /* members meet within a wait that began before */
-    struct vp_term sum_term;   /* others read it, also when this rank gave up */
-    int64_t *slice_ends;       /* per member, of the gather being made */
+    bool in_longer_wait;     /* members meet within a wait that began before */
+    struct vp_term sum_term; /* others read it, also when this rank gave up */
+    int64_t *slice_ends;     /* per member, of the gather being made */
     atomic_uintptr_t waits_in; /* see vp_rank_waits_in() */
     bool is_here;              /* in this process; false: only its plan is */
     struct vp_backend_config backend_config; /* configuration of its backend */

@@ -52,7 +52,7 @@ static enum vp_status note_filled(struct vp_rank *rank,
     return VP_ERR_ABORTED;
 }
 
-/* Where replicas own shards of the state, each gives its own to the first one,
+/* If replicas own shards of the state, each sends its own to the first replica,
  * which saves all. */
 static enum vp_status save_stage(struct vp_rank *rank, struct vp_rank_stage *rs)
 {

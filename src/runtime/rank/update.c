@@ -314,7 +314,7 @@ enum vp_status vp_update_end_gather(struct vp_rank *rank,
     return st;
 }
 
-/* Exchanges with members of the group note their waits by themselves. */
+/* Exchanges with members of the group mark their own waits. */
 static enum vp_status measure(struct vp_rank *rank, struct vp_stage *stage,
                               float lr, float grad_scale)
 {

@@ -15,7 +15,8 @@ void vp_watch_begin_wait(struct vp_rank *rank);
 /* Returns the nanoseconds waited; 0 if the device log counts the time. If the
  * wait failed (`st`), the rank stays marked as waiting, for reports. */
 int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st);
-/* Returns true between the two. Any thread. */
+/* Returns true between vp_watch_begin_wait() and vp_watch_end_wait(), and after
+ * a wait that failed. Any thread. */
 bool vp_watch_is_waiting(const struct vp_rank *rank);
 
 /* Returns the counters of the rank so far. Called on its thread. For an

@@ -97,7 +97,8 @@ static bool find_tied(const struct vp_program *program, int64_t at,
 }
 
 /* Gradients of tied weights are added to those of other uses after the sum over
- * replicas: all members need them. Each owner needs the others of its shard. */
+ * replicas, so all replicas need them. Other gradients are needed only by the
+ * owner of their shard. */
 static void list_parts(const struct vp_program *program,
                        struct vp_shard_table *shard)
 {

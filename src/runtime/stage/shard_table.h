@@ -26,12 +26,12 @@ struct vp_shard_table {
      * distance of most_chunks. */
     double *mine, *all;
     double *ratios; /* per own chunk: the trust ratio of its tensor */
-    int *next;      /* n: chunks of each owner that were read */
-    bool gathers;   /* weights are under way */
+    int *next;      /* n: scratch counters, chunks read of each owner */
+    bool gathers;   /* a gather of weights is in progress */
 };
 
-/* Makes the tables of replica `index` of a stage that was planned with shards, and
- * has the named tensors `tensors`. */
+/* Makes the tables of replica `index` of a stage that was planned with shards.
+ * `tensors` are the named tensors of the stage. */
 enum vp_status vp_shard_table_create(const struct vp_stage_plan *plan,
                                      const struct vp_optim_tensor *tensors,
                                      int n_tensors, int index,

@@ -51,7 +51,7 @@ static void list_some(struct vp_stage *stage, enum tie tie)
     }
 }
 
-/* What LAMB's trust ratios are made of. */
+/* Allocates the sums from which LAMB computes trust ratios. */
 static enum vp_status make_squares(struct vp_stage *stage)
 {
     size_t n = (size_t)stage->n_tensors + 1;

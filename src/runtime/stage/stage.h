@@ -68,7 +68,7 @@ struct vp_stage {
     struct vp_world *world; /* aborted on failure of a device; borrowed */
     const struct vp_members *members; /* its group; NULL: it has none */
     bool members_apart;               /* they are other processes */
-    void *staging; /* of what they exchange; NULL: none is needed */
+    void *staging; /* host buffer for exchanges; NULL: not needed */
     struct vp_stream *stream;
     struct vp_stage_plan plan;
     struct vp_stage_bucket *buckets; /* per bucket of the plan */
@@ -82,7 +82,8 @@ struct vp_stage {
     void *master; /* master of the newest version, see optim.h */
     float *grads;
     float *moment[2];
-    /* Of which replicas own shards each, like the master; NULL: all is here. */
+    /* Shards of master and moments that the replicas own; NULL: this replica
+     * has all of both. */
     struct vp_shard_table *shard;
     void *work;
     void *cache; /* CACHE; NULL: the model has none */
@@ -119,7 +120,7 @@ struct vp_stage {
     int n_own_tensors;
     int n_free_tensors; /* the first of these; the others are tied */
     double *sums;       /* per tensor, in host memory */
-    double *next_sums;  /* of the update being made */
+    double *next_sums;  /* those of the update that is being made */
     /* LAMB: per tensor, the squares of its weights and of its direction, those
      * of all members of the group, and the trust ratio; NULL: not LAMB. */
     double (*squares)[2], (*all_squares)[2];
@@ -193,32 +194,34 @@ const void *vp_stage_logits(const struct vp_stage *stage,
 /* A vp_adder_fn for gradients in device memory; `ctx` is the stage. */
 void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
                         int n_terms, int64_t begin, int64_t end);
-/* Adds the gradients [n] of a tied parameter whose uses are all in this stage, in the
- * order of `terms`. They share the weights of the first term, which alone gets the sum.
- * Does not wait for the device. */
+/* Adds the gradients [n] of a tied parameter whose uses are all in this stage,
+ * in the order of `terms`. They share the weights of the first term, which
+ * alone gets the sum. Does not wait for the device. */
 enum vp_status vp_stage_add_uses(struct vp_stage *stage,
                                  const struct vp_term *terms, int n_terms,
                                  int64_t n);
-/* Until the device has done all it was given. */
+/* Waits until the device has finished all work of the stage's stream. */
 enum vp_status vp_stage_wait(struct vp_stage *stage);
 
-/* Squares of the gradients, per tensor, are on their way to stage->sums. They
- * may be read after the wait, and until the next ones are asked for. Replicas with
- * shards of the state exchange sums here: all come. */
+/* Starts to compute the squares of the gradients per tensor. stage->sums is
+ * valid after vp_stage_wait_sums() and until the next call. Replicas with
+ * shards of the state exchange sums here, so all must call it. */
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage);
 enum vp_status vp_stage_wait_sums(struct vp_stage *stage);
-/* LAMB where this rank has parts of tensors, shards or slices: moves the moments on,
- * and adds up the squares of its tensors over the replicas that own shards. All else:
- * nothing. */
+/* LAMB on a rank that has parts of tensors (shards or slices): updates the
+ * moments and adds the squares of its tensors over the replicas that own
+ * shards. Otherwise does nothing. */
 enum vp_status vp_stage_measure(struct vp_stage *stage, float lr,
                                 float grad_scale);
-/* Then: adds the squares of slices in the order of the members, who all come here,
- * and sets the trust ratios of whole tensors; vp_stage_update() does the rest. */
+/* To be called after vp_stage_measure(), by all members: adds the squares of
+ * slices in member order and sets the trust ratios of whole tensors.
+ * vp_stage_update() does the rest. */
 enum vp_status vp_stage_set_ratios(struct vp_stage *stage);
 /* Returns true if vp_stage_update() needs both calls before it. */
 bool vp_stage_is_measured(const struct vp_stage *stage);
-/* Writes the next version, or what the backward left of it. The optimizer counts
- * the updates of each block. Of a shard: begins to gather the others. */
+/* Writes the next version, or the part of it that the backward left. The
+ * optimizer counts the updates of each block. With a shard: starts to gather
+ * the weights of the other shards. */
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale);
 /* Skips an update: the next version is a copy of the newest. */
@@ -226,9 +229,9 @@ enum vp_status vp_stage_skip(struct vp_stage *stage);
 void *vp_stage_weights(const struct vp_stage *stage, int64_t version);
 /* Sets the initial weights of all parameters, or of constants only. */
 enum vp_status vp_stage_init_weights(struct vp_stage *stage);
-/* n weights of one parameter, from element `at` on, as floats: into every
- * version, with what the optimizer needs to know of them; and the newest ones
- * back, with the same bits: not of a shard. */
+/* vp_stage_set_weights() copies n floats, from element `at` of one parameter
+ * on, into every version and into the master. vp_stage_get_weights() returns
+ * the newest ones with the same bits; not for stages with a shard. */
 enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
                                     int64_t n, const float *host);
 enum vp_status vp_stage_get_weights(const struct vp_stage *stage, int64_t at,
@@ -239,7 +242,8 @@ struct vp_peers {
     struct vp_stage **at;
     int n;
 };
-/* As vp_stage_get_weights(), of any stage; of a shard, like a fetch. */
+/* Like vp_stage_get_weights() for any stage; with a shard, all replicas take
+ * part as in vp_stage_shard_fetch(). */
 enum vp_status vp_stage_collect_weights(struct vp_stage *stage,
                                         const struct vp_peers *peers,
                                         int64_t at, int64_t n, float *host);

@@ -311,7 +311,8 @@ static int n_updated(const struct vp_stage *stage)
     return stage->updated ? stage->n_free_tensors : 0;
 }
 
-/* Of the chunks of the own shard, then of whole tensors. */
+/* Computes the squares of the chunks of the own shard, then those of whole
+ * tensors. */
 static enum vp_status sum_chunks(struct vp_stage *stage, double *sums)
 {
     const struct vp_shard_table *shard = stage->shard;

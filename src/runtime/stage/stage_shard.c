@@ -1,4 +1,4 @@
-/* What replicas with shards of the optimizer's state tell each other. */
+/* Exchanges between replicas with shards of the optimizer's state. */
 #include "runtime/stage/stage_shard.h"
 
 /* ---- Sums of squares ---------------------------------------------------- */
@@ -83,7 +83,8 @@ static char *base_of(const struct vp_stage *stage, enum vp_shard_array array)
     }
 }
 
-/* The part of [at, at + n) that shard `k` has. */
+/* Moves `at` to the start of the part of [at, at + n) in shard `k`. Returns the
+ * length of that part. */
 static int64_t clip(const struct vp_shard_table *shard, int k, int64_t *at,
                     int64_t n)
 {

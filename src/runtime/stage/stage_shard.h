@@ -23,8 +23,8 @@ void vp_stage_shard_gather(struct vp_stage *stage);
 enum vp_status vp_stage_shard_end(struct vp_stage *stage,
                                   struct vp_limit limit);
 
-/* Elements of an array that lie in the own shard: [at, at + n) becomes the part of
- * it that does. Returns where that is in memory; NULL: nothing of it. */
+/* Cuts [at, at + n) down to its elements in the own shard. Returns their
+ * address in the array; NULL: there are none. */
 void *vp_stage_shard_own(const struct vp_stage *stage,
                          enum vp_shard_array array, int64_t *at, int64_t *n);
 /* Collects elements [at, at + n) of an array at `out`. All replicas take part:

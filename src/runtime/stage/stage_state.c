@@ -182,7 +182,7 @@ static enum vp_status gather_slices(const struct vp_stage *stage, int64_t n,
     return VP_OK;
 }
 
-/* Puts this member's slice of a tensor where the whole one is saved. */
+/* Puts this member's slice of a tensor into the buffer of the whole tensor. */
 static enum vp_status save_slice(struct vp_stage *stage,
                                  const struct vp_peers *peers, int tensor,
                                  const struct vp_state_item *item, int number,
@@ -275,7 +275,7 @@ bool vp_stage_owns(const struct vp_stage *stage, const char *name)
 
 /* ---- Restoring ---------------------------------------------------------- */
 
-/* Of a shard, the part of it that is here. */
+/* Copies a moment from the host; with a shard only the part in it. */
 static enum vp_status set_moment(struct vp_stage *stage, int tensor,
                                  const struct vp_state_item *item,
                                  const float *host)

@@ -15,12 +15,13 @@ int vp_stage_n_items(const struct vp_stage *stage);
 int vp_stage_list_items(const struct vp_stage *stage,
                         struct vp_state_item *items);
 
-/* Copies all items, the first of which has the number `item`: whole tensors. Where
- * replicas own shards of the state, replica 0 saves, the peers are as in
- * vp_stage_shard_fetch(), and all other replicas call vp_stage_give(). All members
- * of a tensor-parallel group come here, each with its slices, and with the replicas
- * of its own number as peers; where members are processes of their own the first of
- * them gets the slices of the others. */
+/* Copies all items, as whole tensors, into buffers of the saver; the first item
+ * has the number `item`. If replicas own shards of the state, replica 0 saves,
+ * the peers are as in vp_stage_shard_fetch(), and all other replicas call
+ * vp_stage_give(). All members of a tensor-parallel group call it, each with
+ * its slices and with the replicas of its own member number as peers. If
+ * members are separate processes, the first of them gets the slices of the
+ * others. */
 enum vp_status vp_stage_save(struct vp_stage *stage,
                              const struct vp_peers *peers, int item,
                              const struct vp_saver *saver);

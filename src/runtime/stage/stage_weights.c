@@ -30,7 +30,7 @@ static bool has_master(const struct vp_stage *stage, int64_t at)
 
 static char *master_at(const struct vp_stage *stage, int64_t at)
 {
-    VP_BUG_ON(stage->shard); /* it has no more than a shard */
+    VP_BUG_ON(stage->shard); /* a shard has only a part of the master */
     return (char *)stage->master + at * vp_optim_master_bytes(dtype_of(stage));
 }
 

@@ -15,7 +15,8 @@ static bool is_apart(const struct vp_pipeline *pipeline,
                schedule->stages[to].first_rank * pipeline->n_members);
 }
 
-/* Each member of a group sends to the member with its number of the other. */
+/* Returns true if each member of group `a` can access the device of the member
+ * with its number in group `b`. */
 static bool groups_are_direct(const struct vp_train_config *config, int a,
                               int b)
 {
@@ -27,8 +28,8 @@ static bool groups_are_direct(const struct vp_train_config *config, int a,
     return true;
 }
 
-/* Messages, and sums over replicas, go from device to device if all pairs of
- * ranks between two stages can. */
+/* Returns true if messages, or sums over replicas, can go from device to device
+ * for all pairs of ranks of two stages. */
 static bool is_direct(const struct vp_pipeline *pipeline,
                       const struct vp_schedule *schedule, int from, int to)
 {

@@ -113,9 +113,8 @@ int64_t vp_trainer_next_due(const struct vp_trainer *trainer, int64_t every)
     return (asked - begin + period - 1) / period * period + begin;
 }
 
-/* Replicas of a stage that own shards of the optimizer's state with `rs`, which is
- * member `member` of its group, as far as they are in this process; returns their
- * number. */
+/* Lists the replicas in this process that own shards together with `rs`, which
+ * is member `member` of its group. Returns their number. */
 static int list_peers(const struct vp_trainer *trainer,
                       const struct vp_rank_stage *rs, int member,
                       struct vp_stage **peers)
@@ -133,8 +132,8 @@ static int list_peers(const struct vp_trainer *trainer,
     return n;
 }
 
-/* What this process has of a stage: by way of its first replica, or given to that,
- * which is in another process. */
+/* Saves the part of a stage that this process has: through its first replica,
+ * or by sending it to that replica in another process. */
 static enum vp_status save_part(const struct vp_trainer *trainer,
                                 struct vp_rank_stage *rs, int member,
                                 const struct vp_saver *saver)
@@ -155,7 +154,7 @@ static enum vp_status save_part(const struct vp_trainer *trainer,
     return st;
 }
 
-/* Of a tensor-parallel group every member has slices. */
+/* Every member of a tensor-parallel group has slices of the stage. */
 static enum vp_status save_stage(const struct vp_trainer *trainer, int index,
                                  const struct vp_saver *saver)
 {
@@ -172,7 +171,7 @@ static enum vp_status save_stage(const struct vp_trainer *trainer, int index,
 
 /* ---- Weights ------------------------------------------------------------ */
 
-/* The layout's entry of a parameter; -1: the stage does not have it. */
+/* Returns the layout entry of a parameter; -1: the stage does not have it. */
 static int find_entry(const struct vp_rank_stage *rs, vp_par par)
 {
     const struct vp_layout *layout = &rs->stage.plan.train[0].layout;
@@ -183,8 +182,8 @@ static int find_entry(const struct vp_rank_stage *rs, vp_par par)
     return -1;
 }
 
-/* What a replica of a stage has of a parameter, whose shards of the optimizer's state
- * may be elsewhere; VP_ERR_END: it has nothing. */
+/* Collects the part of a parameter that a replica of a stage has, including
+ * shards of the master on other replicas. VP_ERR_END: it has none. */
 static enum vp_status collect(const struct vp_trainer *trainer,
                               const struct vp_rank *rank, vp_par par,
                               int replica, float *out)
@@ -213,7 +212,8 @@ static enum vp_status collect(const struct vp_trainer *trainer,
     return st;
 }
 
-/* Puts what a rank has of a parameter into the whole; VP_ERR_END: it has nothing. */
+/* Puts the part of a parameter that a rank has into the whole. VP_ERR_END: it
+ * has none. */
 static enum vp_status get_slice(const struct vp_trainer *trainer,
                                 const struct vp_rank *rank, vp_par par,
                                 int replica, float *out)
@@ -250,7 +250,7 @@ enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
             return st;
         if (st == VP_OK)
             found = VP_OK;
-        /* Tied copies in later stages are the same. */
+        /* Tied copies in later stages are equal. */
         if (found == VP_OK && rank->member + 1 == trainer->pipeline.n_members)
             break;
     }
