@@ -31,7 +31,7 @@ struct vp_profile_request {
      * with 2, 4, ... and all ranks. 0 or 1: the capacity is 1, and there are no
      * loads. */
     int n_ranks;
-    int n_repeats;  /* runs of every measurement; 0: 9 */
+    int n_repeats; /* runs of every measurement; 0: 9 */
     /* Time limit; 0: none. After it, a measurement takes three runs, and sets
      * are estimated from F. */
     double seconds;
