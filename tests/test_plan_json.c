@@ -537,8 +537,8 @@ static void refused_files(void **state)
           "9223372036854775807, not the quoted text '2M'; write for example "
           "'\"bundle_bytes\": 2097152'" },
         { "{\"partition\": [1], \"mp_size\": 1,\n \"tensor_parallel\": 1}",
-          "p.json:1:20: key 'mp_size' says what key 'tensor_parallel' on line "
-          "2 says; keep one" },
+          "p.json:1:20: key 'mp_size' has the same meaning as 'tensor_parallel' "
+          "on line 2; keep one" },
     };
 
     (void)state;
@@ -718,9 +718,10 @@ static void all_mistakes(void **state)
                 { (const uint64_t[]){ 1, 0, 0, 0, 1 }, NULL } },
         .n_slots = 2
     };
-    assert_mistakes(&plan, &graph, 1,
-                    "slots: entries 0 and 1 differ in stage 1; let those that "
-                    "are not as the plan be alike\n");
+    assert_mistakes(
+        &plan, &graph, 1,
+        "slots: entries 0 and 1 differ in stage 1; make all entries "
+        "that differ from the plan equal\n");
     plan.recompute_sets = (const uint64_t[]){ 0, 0, 0, 0, 0 };
     assert_mistakes(
         &plan, &graph, 1,

@@ -1,16 +1,16 @@
-/* Exact balancing in two steps: the smallest maximum M of the stages' costs,
- * then the most even partition whose stages cost at most M.
+/* Exact balancing in two steps: first the smallest maximum M of the stages'
+ * costs, then the most even partition whose stages cost at most M.
  *
- * Whether stages of cost L suffice is found by going through the blocks once per
- * stage, and the smallest such L by halving the range of doubles. Then dynamic
- * programming takes the least sum of squares:
+ * One pass over the blocks per stage tells if stages of cost at most L suffice;
+ * bisection over all doubles finds the smallest such L. Then dynamic
+ * programming finds the least sum of squares:
  *
- *   best(s, i)   of blocks i.. on stages s..
+ *   best(s, i)   least sum for blocks i.. on stages s..
  *   best(S, n)   = 0
  *   best(s, i)   = min over j > i of (cost of i .. j-1 on s)^2 + best(s+1, j)
  *
- * for those i only at which stage s can begin if no stage costs more than M, and
- * for those j at which the stages after it can begin. Where costs are similar
+ * only for those i at which stage s can begin if no stage costs more than M,
+ * and only for those j at which the next stage can begin. If costs are similar
  * these are few. */
 #include "plan/balance.h"
 
@@ -22,10 +22,12 @@
 
 struct search {
     int n, n_stages;
-    double limit;   /* no stage may cost more */
+    double limit;   /* the largest cost that a stage may have */
     double *prefix; /* [n_stages, n + 1]: cost of the blocks before i */
-    bool *begins;   /* [n_stages + 1, n + 1]: can stage s begin with block i? */
-    double *best;   /* likewise: least sum of squares from there on */
+    /* [n_stages + 1, n + 1]: true if stage s can begin with block i */
+    bool *begins;
+    /* [n_stages + 1, n + 1]: least sum of squares from there on */
+    double *best;
 };
 
 static size_t index_of(const struct search *search, int s, int i)
@@ -55,8 +57,9 @@ static void add_up(struct search *search, const double *costs)
 
 /* ---- The limit ---------------------------------------------------------- */
 
-/* Finds where stages can begin; returns whether the last one can end with the
- * last block. A stage costs least if it begins as late as it can. */
+/* Finds the blocks at which each stage can begin. Returns true if the last
+ * stage can end with the last block. A stage costs least if it begins as late
+ * as possible. */
 static bool find_begins(struct search *search)
 {
     int n = search->n, n_stages = search->n_stages;
@@ -78,7 +81,7 @@ static bool find_begins(struct search *search)
     return search->begins[index_of(search, n_stages, n)];
 }
 
-/* Doubles that are not negative are in the order of their bits. */
+/* Bisection on the bits: non-negative doubles are ordered like their bits. */
 static void find_limit(struct search *search)
 {
     double most = INFINITY;
@@ -107,7 +110,7 @@ static double join(const struct search *search, int s, int i, int j)
     return cost * cost + search->best[index_of(search, s + 1, j)];
 }
 
-/* `low`: the stages after s can begin there, but not before. */
+/* `low`: the first block at which the next stage can begin. */
 static double find_best(const struct search *search, int s, int i, int low)
 {
     double best = INFINITY;
@@ -145,7 +148,8 @@ static void fill(struct search *search)
     }
 }
 
-/* Walks along the table; the same sums give the same bits. */
+/* Follows the best values through the table. The same sums give the same bits,
+ * so exact comparison is safe. */
 static void read_cuts(const struct search *search, int *partition_out)
 {
     int i = 0;

@@ -1,7 +1,7 @@
-/* Ranks that own several stages: not the slowest stage decides how long a
- * minibatch takes, but the busiest rank. A local search from the partition
- * whose stages are balanced: takes a block from one stage, gives a block to
- * another, and moves the cuts between the two by one block. */
+/* Balancing for ranks that own several stages: the busiest rank, not the
+ * slowest stage, decides how long a minibatch takes. A local search starts from
+ * the partition with balanced stages. A move takes a block from one stage,
+ * gives one to another, and shifts the cuts between the two by one block. */
 #include "plan/balance.h"
 
 #include <stdbool.h>
@@ -11,12 +11,12 @@ enum { MAX_PASSES = 1000 };
 
 struct ranks {
     const double *prefix; /* [n_stages, n + 1]: cost of the blocks before i */
-    const int *rank;      /* of each stage */
-    double *work;         /* of each rank */
+    const int *rank;      /* per stage: its rank */
+    double *work;         /* per rank: seconds of its stages */
     int n, n_stages, n_ranks;
 };
 
-/* Less is better, the first number before the second, and so on. */
+/* Compared in the order of the fields; less is better. */
 struct value {
     double most;   /* work of the busiest rank */
     double ranks;  /* sum of squares over ranks */
@@ -45,7 +45,7 @@ static struct value judge(const struct ranks *ranks, const int *partition)
     return value;
 }
 
-/* Differences in the last bits are none. */
+/* Ignores differences in the last bits. */
 static bool is_less(double a, double b)
 {
     return a < b * (1.0 - 1e-9);
@@ -60,7 +60,8 @@ static bool is_better(const struct value *a, const struct value *b)
     return is_less(a->stages, b->stages);
 }
 
-/* The first improvement of each pair of stages; false: there was none. */
+/* Tries one move for each pair of stages and keeps every improvement. Returns
+ * false if there was none. */
 static bool improve(const struct ranks *ranks, int *partition,
                     struct value *value)
 {

@@ -1,3 +1,5 @@
+/* Costs of a plan's stages: computing, sums over groups and replicas, messages,
+ * swap, shared devices; and the forecast from their simulation. */
 #include "plan/costs.h"
 
 #include "graph/opdef.h"
@@ -86,7 +88,7 @@ static void move_weight_gradients(const struct vp_schedule *schedule,
     out->b += moved;
 }
 
-/* The host of a rank; ranks beyond the list are on the last one. */
+/* Returns the host of a rank; ranks beyond the list are on the last host. */
 static int host_of(const struct vp_device_profile *profile, int rank)
 {
     int host = 0;
@@ -96,13 +98,14 @@ static int host_of(const struct vp_device_profile *profile, int rank)
     return host;
 }
 
-/* The first rank of a group, which is one rank of the schedule. */
+/* Returns the first rank of a group. The schedule counts a group as one
+ * rank. */
 static int rank_of(const struct vp_cost_table *table, int group)
 {
     return group * table->work->graphs[0].n_members;
 }
 
-/* The slowest link within the groups of a stage. */
+/* Returns the slowest link within the groups of a stage. */
 static const struct vp_profile_link *group_link(
     const struct vp_cost_table *table, const struct vp_schedule_stage *stage)
 {
@@ -118,7 +121,7 @@ static const struct vp_profile_link *group_link(
     return &profile->same_host;
 }
 
-/* Bytes that go once around a ring of the members of a group. */
+/* Seconds to send `n_bytes` once around a ring of a group's members. */
 static double once_seconds(const struct vp_cost_table *table,
                            const struct vp_profile_link *link, double n_bytes)
 {
@@ -127,7 +130,7 @@ static double once_seconds(const struct vp_cost_table *table,
     return (n - 1.0) / n * n_bytes / link->bytes_per_second + link->seconds;
 }
 
-/* A sum over the members goes around a ring twice, as that of replicas does. */
+/* A sum over the members (all-reduce) goes around the ring twice. */
 static double sum_seconds(const struct vp_cost_table *table,
                           const struct vp_profile_link *link, vp_val value)
 {
@@ -137,7 +140,7 @@ static double sum_seconds(const struct vp_cost_table *table,
            once_seconds(table, link, (double)vp_value_bytes(graph, value));
 }
 
-/* Rows are gathered, or their sums scattered, once around the ring. */
+/* An all-gather or reduce-scatter of rows goes around the ring once. */
 static double slices_seconds(const struct vp_cost_table *table,
                              const struct vp_profile_link *link,
                              const struct vp_op *op)
@@ -150,7 +153,7 @@ static double slices_seconds(const struct vp_cost_table *table,
                             (double)vp_dtype_bytes(value->dtype));
 }
 
-/* True if the results of `op` make a reader run again with R. */
+/* Returns true if R runs the reader of `op`'s result again. */
 static bool is_read_again(const struct vp_graph *graph, int first,
                           const uint64_t *sets, const struct vp_op *op)
 {
@@ -159,9 +162,9 @@ static bool is_read_again(const struct vp_graph *graph, int first,
     return reader && vp_recompute_has(graph, first, sets, reader);
 }
 
-/* Reduce-scatter and all-gather take the same time, and B has the other one. Rows that
- * are not kept are gathered again for W, and for R where it runs their reader. `keep`:
- * they are. */
+/* Adds the time of an all-gather or reduce-scatter. Both take the same time,
+ * and backward runs the other one. `keep`: gathered rows are kept; otherwise
+ * they are gathered again for W, and for R if it runs their reader again. */
 static void add_slices(const struct vp_cost_table *table,
                        const struct vp_profile_link *link, bool keep, int first,
                        const uint64_t *sets, const struct vp_op *op,
@@ -180,7 +183,7 @@ static void add_slices(const struct vp_cost_table *table,
         *r += seconds;
 }
 
-/* What members have parts of is added up once for each update. */
+/* Gradients of which every member has a part are summed once per update. */
 static double grads_seconds(const struct vp_cost_table *table,
                             const struct vp_profile_link *link, int first,
                             int n)
@@ -198,9 +201,9 @@ static double grads_seconds(const struct vp_cost_table *table,
     return n_bytes > 0.0 ? 2.0 * once_seconds(table, link, n_bytes) : 0.0;
 }
 
-/* Profiles are of one rank: sums over groups come on top. `sets` as those of
- * compute_costs(), `keep` as that of add_slices(); `r`: seconds of what is
- * recomputed. */
+/* Adds the sums over a tensor-parallel group; profiles are measured on one
+ * rank. `sets` as in compute_costs(), `keep` as in add_slices(). Adds to `r`
+ * the seconds of sums that recomputation repeats. */
 static void add_sums(const struct vp_cost_table *table,
                      const struct vp_profile_link *link, bool keep, int first,
                      int n, const uint64_t *sets, struct vp_stage_costs *out,
@@ -259,7 +262,8 @@ static struct vp_stage_costs compute_costs(const struct vp_cost_table *table,
 
 /* ---- Messages ----------------------------------------------------------- */
 
-/* Whether two ranks use the same memory: it costs nothing to pass a message. */
+/* Returns true if two ranks share memory, so that passing a message costs
+ * nothing. */
 static bool is_near(const struct vp_cost_table *table,
                     const struct vp_plan *plan, int a, int b, int edge)
 {
@@ -273,8 +277,9 @@ static bool is_near(const struct vp_cost_table *table,
            (plan->devices && plan->devices[a] == plan->devices[b]);
 }
 
-/* Seconds on the link, and what the latency of this link has beyond that of a
- * host, which counts for all messages. */
+/* Returns the transfer time on the link between two ranks, plus the part of its
+ * latency that exceeds the latency within a host. The simulator adds the latter
+ * to all messages. */
 static double message_seconds(const struct vp_device_profile *profile, int from,
                               int to, int64_t n_bytes)
 {
@@ -315,7 +320,7 @@ static void add_messages(const struct vp_cost_table *table,
     }
 }
 
-/* Bytes that go once around a ring of the replicas. */
+/* Seconds to send `n_bytes` once around a ring of the replicas. */
 static double ring_seconds(const struct vp_cost_table *table,
                            const struct vp_schedule *schedule, int s,
                            int64_t n_bytes)
@@ -330,8 +335,9 @@ static double ring_seconds(const struct vp_cost_table *table,
                            rank_of(table, first + n - 1), n_bytes);
 }
 
-/* Replicas add their gradients around a ring, and send the sum around it; or each
- * has the sum of its slice, updates that, and sends its weights around. */
+/* Replicas sum their gradients with an all-reduce, which goes around the ring
+ * twice. With shard_optimizer: a reduce-scatter of gradients, an update of the
+ * own shard, and an all-gather of weights. */
 static void add_replicas(const struct vp_cost_table *table,
                          const struct vp_plan *plan,
                          const struct vp_schedule *schedule,
@@ -350,9 +356,9 @@ static void add_replicas(const struct vp_cost_table *table,
 
 /* ---- Swap --------------------------------------------------------------- */
 
-/* A device with memory of its own copies beside its work. Where it uses the
- * host's, a thread copies, and computing loses the core that it takes: what is
- * copied out delays forward, what comes back delays backward. */
+/* A device with its own memory copies while it computes. On a device that uses
+ * host memory a thread copies and takes a core from computing: copies to the
+ * host delay forward, copies back delay backward. */
 static void add_swap(const struct vp_device_profile *profile, int64_t n_bytes,
                      struct vp_stage_costs *out)
 {
@@ -369,8 +375,8 @@ static void add_swap(const struct vp_device_profile *profile, int64_t n_bytes,
     out->b += out->swap_in;
 }
 
-/* Of the first slots, which recompute and swap what plan->slots says; `sets`: what
- * the rest recomputes. */
+/* Costs of the first slots, which recompute and swap according to plan->slots.
+ * `sets`: operators that the other slots recompute. */
 static struct vp_stage_costs first_costs(const struct vp_cost_table *table,
                                          const struct vp_plan *plan,
                                          const struct vp_schedule *schedule,
@@ -391,8 +397,9 @@ static struct vp_stage_costs first_costs(const struct vp_cost_table *table,
 
 /* ---- Devices ------------------------------------------------------------ */
 
-/* Ranks that share a device are numbered by the first of them; so are groups, of
- * which a device carries fewer. */
+/* Ranks that share a device get the number of the first of these ranks; so do
+ * groups. If a group has several members on one device, the capacity of the
+ * device is divided by their number. */
 static enum vp_status share_devices(const struct vp_cost_table *table,
                                     const struct vp_plan *plan, int n_ranks,
                                     struct vp_plan_costs *out,
@@ -435,9 +442,10 @@ static void scale_costs(struct vp_stage_costs *costs,
     costs->update *= load->update;
 }
 
-/* A stage among others takes longer than its blocks alone: they were in the
- * caches. And ranks that have cores of their own slow each other down. Only of one
- * host is it known which ranks do. */
+/* Applies the measured slowdowns: a stage takes longer than its blocks alone,
+ * which ran from the caches; and ranks on different cores slow each other down.
+ * Applied only to plans on a single host, where the ranks that compete are
+ * known. */
 static void add_load(const struct vp_cost_table *table,
                      const struct vp_schedule *schedule,
                      struct vp_plan_costs *out)
@@ -513,8 +521,8 @@ void vp_plan_costs_release(struct vp_plan_costs *costs)
 
 /* ---- Forecast ----------------------------------------------------------- */
 
-/* The middle of a stream, when the pipeline is full: from the end of one of the
- * first stage's backwards to the end of a later one. */
+/* The middle of a stream, when the pipeline is full: from the end of one
+ * backward of stage 0 to the end of a later one. */
 struct middle {
     double begin, end;
     int n_mb;
@@ -541,7 +549,8 @@ static struct middle middle_of(const struct vp_schedule *schedule,
     return middle;
 }
 
-/* From the first action of a rank to its last. */
+/* Returns the time from the start of a rank's first action to the end of its
+ * last. */
 static double span_of_rank(const struct vp_schedule *schedule,
                            const struct vp_timing *timing, int r)
 {
@@ -553,8 +562,8 @@ static double span_of_rank(const struct vp_schedule *schedule,
                                : 0.0;
 }
 
-/* Groups follow each other: a rank that is done with one begins the next, while
- * others are still busy with their updates. */
+/* Steps overlap: a rank that has finished one begins the next while other ranks
+ * still run their updates. The longest span decides. */
 static double group_seconds(const struct vp_schedule *schedule,
                             const struct vp_timing *timing)
 {
@@ -579,7 +588,7 @@ double vp_plan_step_seconds(const struct vp_schedule *schedule,
     return (middle.end - middle.begin) / middle.n_mb;
 }
 
-/* Idle share of all ranks in the middle of a stream. */
+/* Idle fraction of the time of all ranks in the middle of a stream. */
 static double stream_bubble(const struct vp_schedule *schedule,
                             const struct vp_timing *timing)
 {
@@ -601,7 +610,7 @@ static double computing(const struct vp_stage_costs *costs)
     return costs->f + costs->r + costs->b + costs->w;
 }
 
-/* Seconds that a stage needs for one minibatch, the mean over its slots. */
+/* Seconds that a stage computes for one minibatch, averaged over its slots. */
 static double stage_work(const struct vp_schedule_stage *stage,
                          const struct vp_plan_costs *costs, int s, int n_mb,
                          bool stream)

@@ -1,3 +1,4 @@
+/* Memory of a stage as text. */
 #include "plan/memory.h"
 
 #include "base/memory.h"

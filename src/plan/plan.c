@@ -1,11 +1,12 @@
+/* Counts stages and ranks of a plan, and makes its schedule. */
 #include "plan/plan.h"
 
 #include "graph/recompute.h"
 
 #include <string.h>
 
-/* Minibatches of a stream that are proven and simulated, at least. Default
- * depths need no longer proof. */
+/* Minimum number of minibatches of a stream that are proven and simulated. It
+ * is enough for every default depth. */
 enum { STREAM_MB = 64 };
 
 static const struct vp_generator *generator_of(const struct vp_plan *plan)
@@ -63,15 +64,15 @@ static int n_planned(const struct vp_plan *plan, bool stream)
     return n < STREAM_MB ? STREAM_MB : n < INT32_MAX ? (int)n : INT32_MAX;
 }
 
-/* Whether a set of blocks [first, first + n) or the ratio of stage s names
- * something. */
+/* Returns true if the sets of blocks [first, first + n), or without sets the
+ * ratio of stage s, select any operator. */
 static bool names_any(const uint64_t *sets, const double *ratios, int s,
                       int first, int n)
 {
     return sets ? vp_recompute_any(sets + first, n) : ratios && ratios[s] > 0.0;
 }
 
-/* Whether `sets` differ from those of the plan in blocks [first, first + n). */
+/* Returns true if `sets` differ from `of_plan` in blocks [first, first + n). */
 static bool differ(const uint64_t *sets, const uint64_t *of_plan, int first,
                    int n)
 {

@@ -1,4 +1,4 @@
-/* Every mistake of a plan, each as one line. */
+/* Checks a plan and reports every mistake as one line. */
 #include "plan/plan.h"
 
 #include "graph/recompute.h"
@@ -13,7 +13,7 @@ struct check {
     vp_plan_mistake_fn report;
     void *ctx;
     int n;              /* mistakes so far */
-    struct vp_err line; /* where vp_err_refuse() writes the next one */
+    struct vp_err line; /* buffer of vp_err_refuse() for the next mistake */
 };
 
 static void add(struct check *c)
@@ -22,7 +22,7 @@ static void add(struct check *c)
     c->report(c->ctx, &c->line);
 }
 
-/* Like vp_err_refuse(). */
+/* Writes the mistake with vp_err_refuse() and reports it. */
 #define REFUSE(c, ...)                          \
     do {                                        \
         vp_err_refuse(&(c)->line, __VA_ARGS__); \
@@ -89,7 +89,7 @@ static void check_partition(struct check *c)
                sum, c->graph->n_blocks);
 }
 
-/* ---- What backward finds in memory -------------------------------------- */
+/* ---- Recomputation and swap --------------------------------------------- */
 
 static void check_recomputed(struct check *c)
 {
@@ -143,7 +143,7 @@ static bool is_same(const uint64_t *a, const uint64_t *b, int first, int n)
             memcmp(a + first, b + first, (size_t)n * sizeof(*a)) == 0);
 }
 
-/* Slots that differ from the plan are alike, and come first. */
+/* Slots that differ from the plan must be equal and come first. */
 static void check_slots(struct check *c)
 {
     const struct vp_plan *plan = c->plan;
@@ -159,12 +159,12 @@ static void check_slots(struct check *c)
                 !is_same(plan->slots[i].swap_sets, plan->slots[0].swap_sets,
                          first, n)) {
                 REFUSE(c, "partition",
-                       "slots: entries 0 and %d differ in stage %d; let those "
-                       "that are not as the plan be alike",
+                       "slots: entries 0 and %d differ in stage %d; make all "
+                       "entries that differ from the plan equal",
                        i, s);
                 return;
             }
-        /* Others than the first would be left out. */
+        /* The plan uses only the leading entries that differ. */
         for (int i = k + 1; i < plan->n_slots; i++)
             if (vp_plan_slot_differs(plan, i, first, n)) {
                 REFUSE(c, "partition",
@@ -178,7 +178,7 @@ static void check_slots(struct check *c)
     }
 }
 
-/* The model was built for a number of members. */
+/* The model was built for a fixed number of members. */
 static void check_members(struct check *c)
 {
     int n = c->plan->tensor_parallel > 0 ? c->plan->tensor_parallel : 1;
@@ -228,7 +228,7 @@ static void check_replicas(struct check *c)
                    plan->depth[s]);
 }
 
-/* Each number from 0 must be there once. */
+/* Every rank number from 0 to n - 1 must appear once. */
 static void check_ranks(struct check *c)
 {
     const struct vp_plan *plan = c->plan;
@@ -239,7 +239,7 @@ static void check_ranks(struct check *c)
         int more = plan->replicas ? plan->replicas[s] : 1;
 
         if (more < 1 || more > MAX_RANKS - n)
-            return; /* reported */
+            return; /* already reported */
         n += more;
     }
     for (int i = 0; plan->ranks && i < n; i++) {

@@ -1,4 +1,5 @@
-/* Reading: a table of keys, then the lengths that must agree. */
+/* Reads a plan from JSON: a table of keys, then a check that the lengths of
+ * lists agree. */
 #include "plan/plan_json.h"
 
 #include "base/nearest.h"
@@ -34,9 +35,9 @@ struct field {
     const char *name, *example;
     enum vp_status (*read)(struct reader *r, const struct field *field,
                            const struct vp_yaml_node *node);
-    size_t offset; /* of the value in struct vp_plan */
+    size_t offset; /* offset of the value in struct vp_plan */
     int64_t min, max;
-    size_t list; /* of lists: in struct reader */
+    size_t list; /* lists only: offset of its entry in struct reader */
 };
 
 /* ---- Refusing ----------------------------------------------------------- */
@@ -45,7 +46,8 @@ struct shown {
     char text[SHOWN_BYTES + 32];
 };
 
-/* What stands there, shortened without cutting a UTF-8 character. */
+/* Returns the text of a node for a message, shortened without cutting a UTF-8
+ * character. */
 static struct shown show(const struct vp_yaml_node *node)
 {
     struct shown out;
@@ -190,7 +192,7 @@ static enum vp_status read_schedule(struct reader *r, const struct field *field,
     return VP_OK;
 }
 
-/* Lines, joined. */
+/* Joins a list of lines to one text. */
 static enum vp_status read_lines(struct reader *r, const struct field *field,
                                  const struct vp_yaml_node *node)
 {
@@ -364,7 +366,8 @@ static enum vp_status read_set(const struct reader *r,
     return VP_OK;
 }
 
-/* An entry per block, of which the partition has been read. */
+/* Reads one set per block. The partition has been read before and gives the
+ * number of blocks. */
 static enum vp_status read_set_list(const struct reader *r,
                                     const struct field *field,
                                     const struct vp_yaml_node *node,
@@ -454,7 +457,7 @@ static enum vp_status read_over(struct reader *r, const struct field *field,
 #define AT(member) .offset = offsetof(struct vp_plan, member)
 #define LIST(member) .list = offsetof(struct reader, member)
 
-/* In the order in which they are read: sets need the partition. */
+/* In reading order: sets need the partition. */
 static const struct field fields[] = {
     { "partition", "[3, 2, 2, 2]", read_ints, AT(partition), 1,
       MAX_BLOCKS_OF_STAGE, LIST(partition) },
@@ -525,7 +528,8 @@ static enum vp_status check_length(const struct reader *r,
         list->n == 1 ? "entry" : "entries", want, of, want == 1 ? "" : "s");
 }
 
-/* Chunks that a file does not name are those of the configuration. */
+/* Sets n_stages and n_chunks from the partition, as far as the file does not
+ * name them. */
 static enum vp_status count_stages(struct reader *r)
 {
     struct vp_plan *plan = &r->plan;
@@ -584,7 +588,7 @@ static enum vp_status check_lengths(struct reader *r)
     return check_length(r, &r->edges, r->partition.n - 1, "edge");
 }
 
-/* Two names of one thing. */
+/* Refuses a file with two keys for the same setting. */
 static enum vp_status check_twins(const struct reader *r,
                                   const struct vp_yaml_node *root)
 {
@@ -601,8 +605,8 @@ static enum vp_status check_twins(const struct reader *r,
 
         if (a && b)
             return vp_err_set(r->err, VP_ERR_INVALID,
-                              PLACE "key '%s' says what key '%s' on line %d "
-                                    "says; keep one",
+                              PLACE "key '%s' has the same meaning as '%s' "
+                                    "on line %d; keep one",
                               r->source, a->key_line, a->key_column, a->key,
                               b->key, b->key_line);
     }
@@ -611,7 +615,8 @@ static enum vp_status check_twins(const struct reader *r,
 
 /* ---- The file ----------------------------------------------------------- */
 
-/* A file of a later version may have keys that are not known here. */
+/* Checks the version before the keys: a file of a later version may have keys
+ * that are unknown here. */
 static enum vp_status check_version(struct reader *r,
                                     const struct vp_yaml_node *root)
 {

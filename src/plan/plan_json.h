@@ -1,43 +1,43 @@
-/* A plan as JSON. The format has a version, and holds the original's plan file
- * (partition, recompute_ratio) as it is: its readers find their keys, and its
- * files are plans. Keys:
+/* A plan as JSON. The format has a version, and contains the plan file of the
+ * original vPipe (partition, recompute_ratio) unchanged: the original can read
+ * these files, and its own files are valid plans. Keys:
  *
- *   version             1; files without it are the original's
- *   partition           blocks of every stage, chunks counted
- *   recompute_ratio     share of every stage, likewise
+ *   version             1; files without it are those of the original
+ *   partition           number of blocks of every stage, chunks included
+ *   recompute_ratio     recomputed fraction of every stage, likewise
  *   recompute           per block, the operators that are recomputed, in place
  *                       of recompute_ratio: [[0, 2], [], ...]
- *   swap_ratio          share of every stage's saved bytes that is swapped
- *   swap                per block, the operators whose results are, in its place
- *   swap_buffers        of swapped values, per stage, on the device
- *   slots               for the first minibatches in flight, all alike:
+ *   swap_ratio          swapped fraction of every stage's saved bytes
+ *   swap                per block, the operators with swapped results, likewise
+ *   swap_buffers        buffers for swapped values on the device, per stage
+ *   slots               choices for the first minibatches in flight, all equal:
  *                       {"recompute": ..., "swap": ...}
  *   recompute_in_backward  bool
- *   w_recomputed        bool: W of recomputed operators runs later
+ *   w_recomputed        bool: recomputed operators have their W in W, not in B
  *   keep_all            true: the configuration's recompute is false
  *   schedule            name of a generator
- *   schedule_memory     chunks that a rank may keep
+ *   schedule_memory     chunks that a rank may hold
  *   schedule_text       lines of the action lists
- *   schedule_v          auto: two chunks are placed in a V
+ *   schedule_v          bool, "auto" only: two chunks are placed in a V
  *   early_recompute     bool
  *   accumulation_steps  minibatches per update
- *   stages, chunks      along the pipeline, and per rank
- *   replicas            groups of ranks of every stage, chunks not counted
- *   warmup_depths       likewise
- *   ranks               per group
- *   devices             per rank: tensor_parallel entries for each group
- *   tensor_parallel     ranks of a group, which share each operator
- *   sequence_parallel   true: these have slices of the rows between their sums
- *   keep_gathered       true: rows that they gather are kept for W
+ *   stages, chunks      stages of the pipeline, and chunks per rank
+ *   replicas            groups of ranks per stage, chunks not counted
+ *   warmup_depths       warm-up depth per stage, likewise
+ *   ranks               rank number of each group
+ *   devices             device of each rank: tensor_parallel entries per group
+ *   tensor_parallel     number of ranks that share each operator
+ *   sequence_parallel   true: these ranks have slices of rows between sums
+ *   keep_gathered       true: gathered rows are kept for W
  *   edges               "local", "host" or "device", from each stage to the next
  *   replica_edges       likewise, among the replicas of each stage
- *   tie_edge            likewise, among ranks that share tied weights
+ *   tie_edge            likewise, among ranks that use the same tied weights
  *   compress_activations, shard_optimizer, bundle_bytes
  *   forecast            {"step_seconds", "memory": bytes per stage, "memory_kinds":
  *                       {"weights": bytes per stage, ...}, "bubble"}; not read
  *   history, moved_at   see run/plan_history.h; not read
  *
- * and those of the original's placement file, which config/placement.h reads:
+ * and keys of the original's placement file, which config/placement.h reads:
  * module_to_stage_map, stage_to_rank_map, stage_to_depth_map, mp_size. */
 #ifndef VP_PLAN_PLAN_JSON_H
 #define VP_PLAN_PLAN_JSON_H
@@ -48,31 +48,32 @@
 
 #define VP_PLAN_VERSION 1
 
-/* What is written about the cost of a plan. */
+/* Forecast that is written with a plan. */
 struct vp_plan_forecast {
-    double step_seconds; /* of an update, in asp of a minibatch; 0: not known */
-    const int64_t *bytes; /* per stage, for one replica; NULL: not known */
-    /* The same by kind, per stage; NULL: not known. */
+    /* Seconds per update, for streams per minibatch; 0: unknown. */
+    double step_seconds;
+    const int64_t *bytes; /* per stage, for one replica; NULL: unknown */
+    /* Per stage: the same bytes by kind; NULL: unknown. */
     const struct vp_memory *const *memory;
-    double bubble; /* idle share, simulated */
+    double bubble; /* idle fraction, simulated */
 };
 
-/* The plan as text, to be freed. `n_blocks` of the model; `forecast` may be
- * NULL. Values that are defaults because a pointer is NULL are left out, but
- * for partition and recompute_ratio. */
+/* Writes the plan as text, which the caller frees. The model has `n_blocks`
+ * blocks; `forecast` may be NULL. Leaves out fields whose pointer is NULL,
+ * except partition and recompute_ratio. */
 enum vp_status vp_plan_print(const struct vp_plan *plan, int n_blocks,
                              const struct vp_plan_forecast *forecast,
                              char **text_out);
 
-/* Reads what vp_plan_print() writes, and the original's plan files. What a file
- * does not name is 0 or NULL; n_stages and n_chunks are set if there is a
- * partition. `source` stands in messages, "source:line:column: cause; remedy".
- * The first mistake is returned. Arrays live in `arena`. Checks types, ranges
- * and lengths; vp_plan_check() does the rest. */
+/* Reads the output of vp_plan_print() and the original's plan files. Fields
+ * that the file does not name are 0 or NULL; n_stages and n_chunks are set if
+ * there is a partition. Messages have the form "source:line:column: cause;
+ * remedy"; only the first mistake is reported. Arrays live in `arena`. Checks
+ * types, ranges and lengths; vp_plan_check() checks the rest. */
 enum vp_status vp_plan_parse(const char *text, size_t n_bytes,
                              const char *source, struct vp_arena *arena,
                              struct vp_plan *out, struct vp_err *err);
-/* The same for JSON that was read. */
+/* The same for JSON that has been parsed. */
 enum vp_status vp_plan_from_json(const struct vp_yaml_node *root,
                                  const char *source, struct vp_arena *arena,
                                  struct vp_plan *out, struct vp_err *err);

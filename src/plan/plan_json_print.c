@@ -1,3 +1,4 @@
+/* Writes a plan as JSON. */
 #include "plan/plan_json.h"
 
 #include "base/strbuf.h"
@@ -13,7 +14,7 @@ static void key(struct vp_strbuf *b, const char *name)
     vp_strbuf_addf(b, "%s    \"%s\": ", b->n_bytes > 2 ? ",\n" : "", name);
 }
 
-/* The shorter of two forms that both read as the same number. */
+/* Prints the shortest of two forms that reads back as the same number. */
 static void print_real(struct vp_strbuf *b, double value)
 {
     char text[40];
@@ -47,7 +48,7 @@ static void print_ints(struct vp_strbuf *b, const char *name, const int *at,
     vp_strbuf_adds(b, "]");
 }
 
-/* Schedule texts have no other characters that JSON escapes. */
+/* JSON would escape control characters too; schedule texts have none. */
 static void print_text(struct vp_strbuf *b, const char *text, size_t n)
 {
     vp_strbuf_adds(b, "\"");
@@ -82,7 +83,7 @@ static void print_cut(struct vp_strbuf *b, const struct vp_plan *plan,
     print_ratios(b, "recompute_ratio", plan->recompute_ratio, n);
 }
 
-/* [[0, 2], []]: the numbers of the bits of every block. */
+/* Prints the bit numbers of every block's set: [[0, 2], []]. */
 static void print_set_list(struct vp_strbuf *b, const uint64_t *sets,
                            int n_blocks)
 {
@@ -222,7 +223,7 @@ static void print_ranks(struct vp_strbuf *b, const struct vp_plan *plan)
         print_int(b, "bundle_bytes", plan->bundle_bytes);
 }
 
-/* Training has no cache of keys and values. */
+/* Without the cache of keys and values, which training does not have. */
 static void print_kinds(struct vp_strbuf *b,
                         const struct vp_memory *const *memory, int n_stages)
 {

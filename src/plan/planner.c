@@ -1,5 +1,5 @@
-/* The search, and planners of others to compare with. Plans of the others are
- * priced whether they fit or not. */
+/* The search, and other planners to compare it with. The plans of the others
+ * are priced even if they do not fit. */
 #include "plan/planner.h"
 
 #include "plan/balance.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a planner decides. */
+/* The plan that a planner makes, with its arrays. */
 struct draft {
     int partition[VP_MAX_STAGES];
     double ratio[VP_MAX_STAGES];
@@ -20,7 +20,7 @@ static int n_ranks_of(const struct vp_search_input *input)
     return input->base->n_stages > 0 ? input->base->n_stages : 1;
 }
 
-/* One stage per rank, nothing recomputed, the plain schedule. */
+/* Sets one stage per rank, no recomputation, and the plain schedule. */
 static void begin(const struct vp_search_input *input, struct draft *out)
 {
     out->plan = *input->base;
@@ -41,7 +41,7 @@ static void begin(const struct vp_search_input *input, struct draft *out)
     out->plan.n_slots = 0;
     out->plan.early_recompute = false;
     if (input->base->n_chunks > 1) {
-        out->plan.edges = NULL; /* they are those of chunks */
+        out->plan.edges = NULL; /* the base's edges are those of its chunks */
         out->plan.replica_edges = NULL;
     }
 }
@@ -59,7 +59,7 @@ static enum vp_status refuse_stages(int n_blocks, int n_stages,
                       n_blocks);
 }
 
-/* Balances blocks of these weights. */
+/* Balances blocks with the given weights. */
 static enum vp_status balance(const struct vp_search *search,
                               const struct vp_search_input *input,
                               const double *weights, int *partition,
@@ -113,7 +113,8 @@ static enum vp_status cut(const struct vp_search *search,
         case FLOPS:
             weights[b] = vp_graph_flops(&costs->work->graphs[0], b, 1);
             break;
-        case SECONDS_TWICE: /* forward runs twice */
+        /* Forward runs twice: once more for recomputation. */
+        case SECONDS_TWICE:
             weights[b] = block_seconds(search, b) + costs->blocks[b].alone.f;
             break;
         default:
@@ -161,7 +162,7 @@ static enum vp_status plan_gpipe(struct vp_search *search,
     draft.plan.schedule = "gpipe";
     draft.plan.recompute_ratio = draft.ratio;
     draft.plan.depth = NULL;
-    draft.plan.keep_all = false; /* with it, ratios do not count */
+    draft.plan.keep_all = false; /* with keep_all, ratios have no effect */
     if (draft.plan.accumulation_steps < 1)
         draft.plan.accumulation_steps = 32;
     for (int s = 0; s < draft.plan.n_stages; s++)
@@ -174,8 +175,8 @@ static enum vp_status plan_gpipe(struct vp_search *search,
  *
  *   A(j, m) = min over k < j of max(A(k, m - 1), seconds of blocks k .. j - 1)
  *
- * the first k of several that are as good. Messages are not counted, as in its
- * published form without compression. */
+ * the first k among equals. Messages are not counted, as in the published form
+ * without compression. */
 static void pipedream_cut(const struct vp_search *search, int n, int n_stages,
                           double *best, int *from, int *partition)
 {
@@ -239,7 +240,8 @@ static enum vp_status plan_given(struct vp_search *search,
 static const struct vp_planner planners[] = {
     { "vpipe", "schedule, partition and recomputation searched together",
       vp_search_run },
-    { "pipedream", "its dynamic program, nothing recomputed", plan_pipedream },
+    { "pipedream", "PipeDream's dynamic program, nothing recomputed",
+      plan_pipedream },
     { "gpipe", "balanced by time, everything recomputed", plan_gpipe },
     { "even", "the same number of blocks per stage, nothing recomputed",
       plan_even },

@@ -1,3 +1,5 @@
+/* Bytes of the stages of a plan, with a hash table of stages that were priced
+ * before; and the simulated time of a schedule. */
 #include "plan/price.h"
 
 #include "plan/stage_key.h"
@@ -7,9 +9,9 @@
 
 /* ---- One stage ---------------------------------------------------------- */
 
-/* Where the device has memory of its own, batches, messages of other processes
- * and gradients that are added with them pass through memory of the host; and
- * losses, logits and sums of squares are read there. */
+/* Returns the host memory of a stage on a device with its own memory: buffers
+ * for batches, messages of other processes and gradients that are added with
+ * them; and for losses, logits and sums of squares, which the host reads. */
 static int64_t staging_bytes(const struct vp_workload *work,
                              const struct vp_stage_sizes *sizes,
                              const struct vp_stage_shape *shape, bool first)
@@ -46,7 +48,8 @@ static int64_t staging_bytes(const struct vp_workload *work,
     return sum;
 }
 
-/* Moments and master of all elements, as one replica saves them. */
+/* Returns the bytes of moments and master weights of all elements, as one
+ * replica saves them. */
 static int64_t whole_state(const struct vp_workload *work,
                            const struct vp_stage_sizes *sizes)
 {
@@ -89,10 +92,10 @@ struct entry {
     struct vp_stage_sizes sizes;
 };
 
-/* An open-addressing table of stages, by their content; a key of 0 is free. */
+/* Open-addressing hash table of stage sizes; an entry with key 0 is free. */
 struct table {
     struct entry *at;
-    size_t n, size; /* size: a power of two */
+    size_t n, size; /* size is a power of two */
 };
 
 enum { FIRST_SIZE = 64 };
@@ -100,9 +103,9 @@ enum { FIRST_SIZE = 64 };
 struct vp_pricer {
     struct vp_workload work;
     struct vp_stage_keys *keys;
-    struct table by_place;   /* this range of blocks */
-    struct table by_content; /* these blocks, wherever they stand */
-    uint64_t *sets;          /* two per block of a stage */
+    struct table by_place;   /* by range of blocks */
+    struct table by_content; /* by content of the blocks, at any position */
+    uint64_t *sets; /* scratch memory, two entries per block of a stage */
     int n_lowered;
 };
 

@@ -1,4 +1,5 @@
-/* Keys of blocks, candidates for recomputation, files of profiles. */
+/* Keys of blocks, candidate sets for recomputation, and file names of
+ * profiles. */
 #include "plan/profile.h"
 
 #include "base/sha256.h"
@@ -67,7 +68,8 @@ const struct vp_profile_block *vp_profile_find(
 
 /* ---- Candidates --------------------------------------------------------- */
 
-/* Whether the result of an operator is read by other blocks, or by none. */
+/* Returns true if another block reads the result of an operator, or none
+ * does. */
 static bool leaves_block(const struct vp_graph *graph, const struct vp_op *op)
 {
     int last = graph->values[op->out].last_reader;
@@ -90,8 +92,9 @@ static void add_candidate(struct candidates *to, uint64_t set)
     to->at[to->n++] = set;
 }
 
-/* From cheap to expensive: work without products; with attention; with the
- * products that feed an activation; all that stays in the block; all. */
+/* From cheap to expensive: operators without matrix products; also attention;
+ * also products that feed an activation; all operators whose results stay in
+ * the block; all operators. */
 int vp_profile_candidates(const struct vp_graph *graph, int block,
                           uint64_t sets_out[VP_PROFILE_MAX_SETS])
 {

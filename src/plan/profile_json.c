@@ -1,4 +1,5 @@
-/* Reading a profile: a table of keys per object, then what must be there. */
+/* Reads a profile from JSON: a table of keys per object, then a check that the
+ * required rates are present. */
 #include "plan/profile.h"
 
 #include "base/value.h"
@@ -93,7 +94,8 @@ static enum vp_status to_text(const struct reader *r,
     return *out ? VP_OK : no_memory(r);
 }
 
-/* A positive rate of key `key` of `map`, in SI units; 0 if it is not there. */
+/* A key with a non-negative number. Its value times `unit` is stored at `to`; 0
+ * if the key is missing. */
 struct real_key {
     const char *name;
     double *to;
@@ -345,7 +347,8 @@ static enum vp_status read_sets(const struct reader *r,
     return VP_OK;
 }
 
-/* The keys of `map` that are seconds of a list. */
+/* Reads the seconds of the lists F, B and W. `required`: all must be
+ * present. */
 static enum vp_status read_lists(const struct reader *r,
                                  const struct vp_yaml_node *map, bool required,
                                  struct vp_block_seconds *out)
@@ -562,7 +565,7 @@ static enum vp_status read_rates(const struct reader *r,
     return VP_OK;
 }
 
-/* Rates by which a block that was not measured can be estimated. */
+/* Checks the rates that are needed to estimate blocks, and sets defaults. */
 static enum vp_status check_rates(const struct reader *r,
                                   const struct vp_yaml_node *root,
                                   struct vp_device_profile *out)

@@ -1,3 +1,4 @@
+/* Writes a profile as JSON. */
 #include "plan/profile.h"
 
 #include "base/strbuf.h"
@@ -15,8 +16,8 @@ static void add_real(struct vp_strbuf *b, double value)
     vp_strbuf_adds(b, text);
 }
 
-/* A number in the unit of the file that reads back as `value`: the quotient, or
- * one of its neighbours. */
+/* Prints a number in the unit of the file that reads back as exactly `value`:
+ * the quotient, or one of its neighbouring doubles. */
 static void add_scaled(struct vp_strbuf *b, double value, double unit)
 {
     double quotient = value / unit;
@@ -39,7 +40,7 @@ static void add_rate(struct vp_strbuf *b, const char *name, double value,
     add_scaled(b, value, unit);
 }
 
-/* Names of devices and versions may hold any character. */
+/* Names of devices and versions may contain any character. */
 static void add_text(struct vp_strbuf *b, const char *text)
 {
     vp_strbuf_adds(b, "\"");
@@ -54,7 +55,7 @@ static void add_text(struct vp_strbuf *b, const char *text)
     vp_strbuf_adds(b, "\"");
 }
 
-/* {"same_host": 10, ...}: pairs of names and values, in `unit`. */
+/* Prints {"same_host": 10, ...}: names with values in `unit`. */
 static void add_object(struct vp_strbuf *b, const char *name,
                        const char *const *names, const double *values, int n,
                        double unit)

@@ -1,5 +1,5 @@
-/* Seconds of blocks from the rates of a device: products by FLOPs and rows, all
- * else by bytes, and a constant per call. */
+/* Estimates the seconds of blocks from the rates of a device: matrix products
+ * by FLOPs and rows, other operators by bytes, plus a constant per call. */
 #include "plan/profile.h"
 
 #include "graph/opdef.h"
@@ -40,8 +40,8 @@ static double value_bytes(const struct vp_graph *graph, vp_val v)
     return v == VP_NONE ? 0.0 : (double)vp_value_bytes(graph, v);
 }
 
-/* What a call reads and writes: inputs and results of the operator; backward
- * moves a gradient in place of each float. */
+/* Bytes that a call reads and writes: inputs and results of the operator.
+ * Backward moves a gradient in place of each value, which is about the same. */
 static double op_bytes(const struct vp_graph *graph, const struct vp_op *op)
 {
     double sum = value_bytes(graph, op->out);
@@ -87,7 +87,8 @@ static double op_seconds(const struct vp_device_profile *profile,
 
 /* ---- A block ------------------------------------------------------------ */
 
-/* Which of `need`'s tensors is value `v` of the operator? */
+/* Returns true if value `v` is one of the operator's tensors in the mask
+ * `need`. */
 static bool reads(const struct vp_op *op, unsigned need, vp_val v)
 {
     for (int k = 0; k < VP_MAX_IN; k++)
@@ -99,8 +100,8 @@ static bool reads(const struct vp_op *op, unsigned need, vp_val v)
     return op->out == v && (need & VP_NEED_OUT);
 }
 
-/* Whether backward of the block reads `v`, or an operator of `again` does; what
- * other blocks read counts as read. */
+/* Returns true if backward of the block, or an operator of `again`, reads `v`.
+ * Values that other blocks read count as read. */
 static bool is_needed(const struct vp_graph *graph,
                       const struct vp_block *block, vp_val v, uint64_t again)
 {
@@ -121,7 +122,8 @@ static bool is_needed(const struct vp_graph *graph,
     return false;
 }
 
-/* The operators of `ops` that run again: backward must miss their results. */
+/* Returns the operators of `ops` that must run again: those whose results
+ * backward needs. */
 static uint64_t rerun(const struct vp_graph *graph,
                       const struct vp_block *block, uint64_t ops)
 {
@@ -155,8 +157,8 @@ double vp_profile_estimate_set(const struct vp_device_profile *profile,
     return seconds;
 }
 
-/* Weights, their copy in the compute precision, gradients and moments are read,
- * and all but the gradients written. */
+/* An update reads weights, their copy in the compute precision, gradients and
+ * moments, and writes all of these but the gradients. */
 static double update_seconds(const struct vp_device_profile *profile,
                              const struct vp_graph *graph, int block,
                              int n_moments)

@@ -1,3 +1,5 @@
+/* The search for a plan: opens all variants, improves the best by estimates,
+ * and fits them by exact bytes. */
 #include "plan/search.h"
 
 #include "plan/trial.h"
@@ -8,11 +10,11 @@
 #include <string.h>
 
 enum {
-    N_REFINED = 6, /* variants whose cuts are improved */
-    PASSES = 3,    /* of moves */
+    N_REFINED = 6, /* variants whose partitions are improved */
+    PASSES = 3,    /* rounds of moves */
 };
 
-/* A variant whose estimated plan is this much slower than the best is left. */
+/* Variants whose estimated time exceeds the best by this factor are dropped. */
 #define WORTH_A_LOOK 1.25
 
 /* ---- A workload --------------------------------------------------------- */
@@ -72,7 +74,7 @@ const struct vp_cost_table *vp_search_costs(const struct vp_search *search)
 struct candidate {
     struct vp_trial trial;
     struct vp_point point;
-    bool ready; /* the trial was made */
+    bool ready; /* the trial was initialized */
     char why[160];
 };
 
@@ -81,12 +83,14 @@ struct run {
     const struct vp_search_input *input;
     struct candidate *at;
     int n;
-    int order[VP_SEARCH_MAX_VARIANTS]; /* by estimate, the fastest first */
+    /* Sorted by estimate, the fastest first. */
+    int order[VP_SEARCH_MAX_VARIANTS];
     struct vp_search_result *best;
     bool found;
 };
 
-/* A candidate that is refused is passed over, and its reason kept. */
+/* Drops a candidate that was refused and stores the reason. Passes on only
+ * VP_ERR_NOMEM. */
 static enum vp_status pass_over(struct candidate *c, enum vp_status st,
                                 const struct vp_err *err)
 {
@@ -118,7 +122,8 @@ static enum vp_status open_candidate(struct run *run, int i,
     return pass_over(c, st, err);
 }
 
-/* The form inside of B is of use only where something is recomputed. */
+/* Returns true if a candidate recomputes anything. Otherwise the form with
+ * recomputation in B is equal to it. */
 static bool recomputes(const struct run *run, const struct candidate *c)
 {
     for (int b = 0; b < run->search->n_blocks; b++)
@@ -129,7 +134,7 @@ static bool recomputes(const struct run *run, const struct candidate *c)
 
 /* ---- Order -------------------------------------------------------------- */
 
-/* Points that fit before those that do not; the order of equal ones stays. */
+/* Sorts candidates: points that fit first. Stable. */
 static void sort(struct run *run)
 {
     for (int i = 0; i < run->n; i++) {
@@ -145,7 +150,7 @@ static void sort(struct run *run)
 
 /* ---- Exact plans -------------------------------------------------------- */
 
-/* Takes the plan of a trial's point as the best if it fits and is faster. */
+/* Makes the plan the best one if it fits and is faster. */
 static enum vp_status offer(struct run *run, const struct vp_plan *plan,
                             bool *fits_out, struct vp_err *err)
 {
@@ -166,8 +171,8 @@ static enum vp_status offer(struct run *run, const struct vp_plan *plan,
     return VP_OK;
 }
 
-/* Fits a candidate by exact bytes. Rings depend on which stages recompute, so it
- * is fitted again with those of its own plan. */
+/* Fits a candidate by exact bytes. The number of buffers depends on which
+ * stages recompute, so it is fitted again with the schedule of its own plan. */
 static enum vp_status fit_exactly(struct run *run, struct candidate *c,
                                   struct vp_err *err)
 {
@@ -223,7 +228,8 @@ static enum vp_status open_all(struct run *run, struct vp_err *err)
     return VP_OK;
 }
 
-/* Improves the cuts of the best variants by estimates, then fits them. */
+/* Improves the partitions of the best variants by estimates, then fits them
+ * exactly. */
 static enum vp_status refine(struct run *run, struct vp_err *err)
 {
     bool small = run->search->n_blocks <= VP_SEARCH_SMALL;
@@ -264,7 +270,7 @@ static enum vp_status make_fit(struct run *run, struct candidate *c,
     return c->point.fits ? fit_exactly(run, c, err) : VP_OK;
 }
 
-/* No estimated plan fits: looks for any, by exact bytes. */
+/* Used if no estimated plan fits: looks for any plan, by exact bytes. */
 static enum vp_status insist(struct run *run, struct vp_err *err)
 {
     for (int i = 0; i < run->n; i++) {
@@ -278,8 +284,8 @@ static enum vp_status insist(struct run *run, struct vp_err *err)
 
 /* ---- Lists made for the costs ------------------------------------------- */
 
-/* The schedule `auto` for the best plan: lists that are made for its costs, and
- * for the memory that its stages leave. */
+/* Tries the schedule `auto` for the best plan: action lists made for its costs
+ * and for the memory that its stages leave free. */
 static enum vp_status try_auto(struct run *run, struct vp_err *err)
 {
     const struct vp_search_result *best = run->best;
@@ -323,10 +329,10 @@ static enum vp_status try_auto(struct run *run, struct vp_err *err)
     return st == VP_ERR_NOMEM ? st : VP_OK;
 }
 
-/* ---- The rest of its memory ---------------------------------------------- */
+/* ---- Remaining memory ---------------------------------------------------- */
 
-/* Weight gradients of recomputed operators in W, where they fill bubbles, and not
- * in B: what R computes is kept longer for it. */
+/* Tries to run the weight gradients of recomputed operators in W, where they
+ * fill bubbles, in place of B. Results of R are then kept longer. */
 static enum vp_status try_late_w(struct run *run, struct vp_err *err)
 {
     struct vp_plan plan = run->best->plan;
@@ -398,8 +404,9 @@ static enum vp_status nothing_fits(const struct run *run, struct vp_err *err)
                           run->n > 0 ? run->at[0].why : "");
     vp_bytes_text(least->point.lacks, bytes, sizeof(bytes));
     return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                      "no plan fits: %s lacks least, %s in all; use more "
-                      "memory, more stages or a smaller batch_size",
+                      "no plan fits: the smallest, with schedule %s, lacks %s "
+                      "in all; use more memory, more stages or a smaller "
+                      "batch_size",
                       least->trial.variant.generator->name, bytes);
 }
 
@@ -454,7 +461,8 @@ static enum vp_status run_once(struct vp_search *search,
     return st;
 }
 
-/* Swap is an offer: the plan without it is known to the search with it. */
+/* Searches without swap first: that plan is then a known plan of the search
+ * with swap, whose result is never slower. */
 static enum vp_status run_swapping(struct vp_search *search,
                                    const struct vp_search_input *input,
                                    struct vp_search_result *out,

@@ -1,6 +1,6 @@
-/* The least memory with which a workload can be trained: limits are halved
- * between one that fits and one that does not, by estimates for every variant
- * and by exact bytes for the best of them. */
+/* Finds the smallest memory with which a workload can be trained: bisects the
+ * limit by estimates for every variant, and by exact bytes for the best of
+ * them. */
 #include "plan/search.h"
 
 #include "plan/trial.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 enum {
-    N_EXACT = 3, /* variants that are looked at exactly */
+    N_EXACT = 3, /* variants that are bisected by exact bytes */
     FINE = 256,  /* limits are found to within 1 / FINE */
     PASSES = 2,
 };
@@ -17,7 +17,7 @@ enum {
 struct least {
     struct vp_trial trial;
     struct vp_point point;
-    int64_t bytes; /* INT64_MAX: none was found */
+    int64_t bytes; /* INT64_MAX: no limit was found */
     bool ready;
 };
 
@@ -27,8 +27,8 @@ static void set_limits(struct vp_trial *trial, int64_t bytes)
         trial->limit[r] = bytes;
 }
 
-/* Whether a plan of this variant fits `bytes`; then it is in `point`. Estimates
- * are of first cuts. */
+/* Looks for a plan of this variant within `bytes`; point->fits tells if there
+ * is one. Without exact sizes only first partitions are tried. */
 static enum vp_status try_limit(struct vp_trial *trial, int64_t bytes,
                                 struct vp_point *point, struct vp_err *err)
 {
@@ -39,7 +39,8 @@ static enum vp_status try_limit(struct vp_trial *trial, int64_t bytes,
     return VP_OK;
 }
 
-/* Limits in (low, high]: high fits or is not known to. */
+/* Bisects limits in (low, high] until they are within 1 / fine. Sets bytes and
+ * point of `least` at every limit that fits. */
 static enum vp_status halve(struct least *least, int64_t low, int64_t high,
                             int fine, struct vp_err *err)
 {
@@ -79,7 +80,7 @@ static enum vp_status estimate_least(struct vp_search *search,
     return halve(least, high / 4, high, COARSE, err);
 }
 
-/* A variant that is refused is left out. */
+/* Leaves out a variant that is refused. */
 static enum vp_status open_least(struct vp_search *search,
                                  const struct vp_search_input *input,
                                  const struct vp_variant *variant,
@@ -96,7 +97,8 @@ static enum vp_status open_least(struct vp_search *search,
     return st == VP_ERR_NOMEM ? st : VP_OK;
 }
 
-/* The index of the least estimate that was not looked at yet; -1: none. */
+/* Returns the index of the smallest estimate that is not done; -1: none is
+ * left. */
 static int next_least(const struct least *at, int n, const bool *done)
 {
     int best = -1;
@@ -108,7 +110,7 @@ static int next_least(const struct least *at, int n, const bool *done)
     return best;
 }
 
-/* Looks at one variant exactly and keeps its plan if it needs less. */
+/* Bisects one variant by exact bytes and keeps its plan if it needs less. */
 static enum vp_status look(struct vp_search *search, struct least *least,
                            int64_t *bytes_out, struct vp_search_result *out,
                            struct vp_err *err)

@@ -1,4 +1,4 @@
-/* Plans that were found, with their exact bytes and simulated seconds. */
+/* Exact bytes and simulated seconds of a plan, as the result of a search. */
 #include "plan/search.h"
 
 #include "plan/trial.h"
@@ -8,7 +8,7 @@
 
 /* ---- Results ------------------------------------------------------------ */
 
-/* Copies of a plan's arrays. */
+/* Arena for the copies of a plan's arrays. */
 struct copies {
     struct vp_arena *arena;
     bool failed; /* memory is exhausted */
@@ -40,7 +40,8 @@ static const struct vp_plan_slot *copy_slots(struct copies *copies,
     return slots;
 }
 
-/* Copies the arrays; false: memory is exhausted. */
+/* Replaces the plan's arrays by copies. Returns false if memory is
+ * exhausted. */
 static bool own_plan(struct vp_plan *plan, int n_blocks, struct vp_arena *arena)
 {
     size_t n = (size_t)vp_plan_n_stages(plan), p = (size_t)plan->n_stages;
@@ -89,7 +90,7 @@ static void describe(const struct vp_schedule *schedule,
     }
 }
 
-/* Seconds of recomputing the sets of blocks from `first` on. */
+/* Returns the seconds to recompute `sets` of the `n` blocks from `first` on. */
 static double recomputing(const struct vp_search *search, const uint64_t *sets,
                           int first, int n)
 {
@@ -100,8 +101,8 @@ static double recomputing(const struct vp_search *search, const uint64_t *sets,
     return sum;
 }
 
-/* Seconds of recomputation, whether an action R or B has them; the mean over the
- * slots of a stage. */
+/* Sets the seconds of recomputation, within R or B; averaged over the slots of
+ * a stage. */
 static enum vp_status add_recomputed(const struct vp_search *search,
                                      struct vp_search_result *out,
                                      struct vp_err *err)

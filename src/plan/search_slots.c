@@ -1,5 +1,6 @@
-/* The last bytes of a plan: its first minibatches in flight keep what the others
- * recompute or swap, as far as every rank has room. */
+/* Uses the remaining memory of a plan: the first minibatches in flight keep
+ * activations that the others recompute or swap, as far as every rank has
+ * room. */
 #include "plan/search.h"
 
 #include "plan/trial.h"
@@ -15,7 +16,7 @@ struct fill {
     struct vp_schedule schedule; /* does not depend on slots */
     struct vp_plan plan;
     struct vp_plan_slot *slots;
-    uint64_t *recompute, *swap; /* of every slot, by block */
+    uint64_t *recompute, *swap; /* [n_slots, blocks]: the sets of every slot */
     int n_slots;
 };
 
@@ -35,7 +36,8 @@ static int first_block(const struct vp_plan *plan, int stage)
 
 /* ---- One stage ---------------------------------------------------------- */
 
-/* The first `n_kept` blocks of a stage keep everything in `n_slots` slots. */
+/* Lets the first `n_kept` blocks of a stage keep all activations in its first
+ * `n_slots` slots. */
 static void set_stage(struct fill *fill, int stage, int n_slots, int n_kept)
 {
     const struct vp_plan *from = &fill->best->plan;
@@ -54,7 +56,7 @@ static void set_stage(struct fill *fill, int stage, int n_slots, int n_kept)
         }
 }
 
-/* Whether all ranks have room, by exact bytes. */
+/* Sets `fits_out` if all ranks have enough memory, by exact bytes. */
 static enum vp_status has_room(struct fill *fill, bool *fits_out,
                                struct vp_err *err)
 {
@@ -69,7 +71,8 @@ static enum vp_status has_room(struct fill *fill, bool *fits_out,
     return VP_OK;
 }
 
-/* The most blocks of a stage that can keep everything in `n_slots` slots. */
+/* Finds the most blocks of a stage that can keep all activations in `n_slots`
+ * slots. */
 static enum vp_status most_kept(struct fill *fill, int stage, int n_slots,
                                 int *n_out, struct vp_err *err)
 {
@@ -90,7 +93,7 @@ static enum vp_status most_kept(struct fill *fill, int stage, int n_slots,
     return VP_OK;
 }
 
-/* Seconds that a minibatch saves, over the slots of its stage. */
+/* Returns the seconds that all slots of a stage together save. */
 static double saved_seconds(const struct fill *fill, int stage, int n_slots,
                             int n_kept)
 {
@@ -102,14 +105,14 @@ static double saved_seconds(const struct fill *fill, int stage, int n_slots,
         if (from->recompute_sets)
             sum += vp_cost_recompute(&fill->search->costs, b,
                                      from->recompute_sets[b]);
-        /* Copies run beside other work: little, but not nothing. */
+        /* Copies run beside computing: a small gain, but not zero. */
         if (from->swap_sets && from->swap_sets[b])
             sum += 0.01 * fill->search->costs.blocks[b].alone.f;
     }
     return sum * n_slots;
 }
 
-/* Few slots may keep many blocks, or many slots few. */
+/* Compares many kept blocks in few slots with few kept blocks in many slots. */
 static enum vp_status fill_stage(struct fill *fill, int stage,
                                  struct vp_err *err)
 {
@@ -134,7 +137,7 @@ static enum vp_status fill_stage(struct fill *fill, int stage,
 
 /* ---- All ---------------------------------------------------------------- */
 
-/* The stages that have most to do come first: ranks share their memory. */
+/* Stages of a rank share its memory; the busiest stages come first. */
 static enum vp_status fill_all(struct fill *fill, struct vp_err *err)
 {
     bool done[VP_MAX_STAGES] = { false };
@@ -160,7 +163,8 @@ static void release(struct fill *fill)
     free(fill->swap);
 }
 
-/* Gives the plan as many slots as some stage has, less one, all as the rest. */
+/* Gives the plan one slot less than the largest stage has, all with the choices
+ * of the plan. */
 static enum vp_status open_slots(struct fill *fill, struct vp_err *err)
 {
     const struct vp_plan *from = &fill->best->plan;

@@ -8,8 +8,8 @@ static int64_t n_trained(const struct vp_program *program)
     return program->layout.train_bytes / (int64_t)sizeof(float);
 }
 
-/* The last place in [begin, begin + n), the elements of one tensor, at which it
- * may be cut and that is not behind `wish`; -1 if there is none. */
+/* Returns the last position not beyond `wish` at which the tensor with the
+ * elements [begin, begin + n) may be cut; -1: none. */
 static int64_t place_in(int64_t begin, int64_t n, int64_t wish)
 {
     int64_t last = wish < begin + n ? wish : begin + n - 1;
@@ -19,7 +19,8 @@ static int64_t place_in(int64_t begin, int64_t n, int64_t wish)
                : begin + (last - begin) / VP_OPTIM_CHUNK * VP_OPTIM_CHUNK;
 }
 
-/* The last place of all that is not behind `wish`. */
+/* Returns the last position not beyond `wish` at which any tensor may be
+ * cut. */
 static int64_t place_before(const struct vp_program *program, int64_t wish)
 {
     const struct vp_layout *layout = &program->layout;

@@ -13,8 +13,9 @@
  * weights of `program`; there are n_shards + 1 bounds. A shard may be empty. */
 void vp_shard_bounds(const struct vp_program *program, int n_shards,
                      int64_t *bounds_out);
-/* Elements that every replica has memory for: those of the longest shard, rounded
- * up to VP_SHARD_ALIGN. With one shard or none: all elements. */
+/* Returns the number of elements that every replica has memory for: those of
+ * the longest shard, rounded up to VP_SHARD_ALIGN. With one shard or none: all
+ * elements. */
 enum { VP_SHARD_ALIGN = 64 };
 int64_t vp_shard_room(const struct vp_program *program, int n_shards);
 

@@ -1,12 +1,13 @@
-/* Everything that lowering reads is hashed by distances, not by positions: an
- * input by how many operators ago it was computed, a parameter by its number
- * within its block. Values that are read far away keep their numbers. */
+/* Hashes all that lowering reads, by distances in place of positions: an input
+ * by the number of operators since it was computed, a parameter by its number
+ * within its block. Values that are read far away are hashed by their
+ * number. */
 #include "plan/stage_key.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Hashes per block, and per cut before a block and after the last. */
+/* Hashes per block, and per cut: before each block, and after the last. */
 struct graph_keys {
     const struct vp_graph *graph;
     struct vp_stage_key *blocks, *cuts; /* cuts: n_blocks + 1 */
@@ -58,8 +59,8 @@ static struct vp_stage_key start(void)
 
 /* ---- Operators ---------------------------------------------------------- */
 
-/* Model inputs, and values that many blocks read (the output of an encoder):
- * readers would see them at ever larger distances. */
+/* Returns true for model inputs and for values that many blocks read, like the
+ * output of an encoder: their distance grows from block to block. */
 static bool is_far(const struct vp_graph *graph, const struct vp_value *value)
 {
     enum { NEAR = 2 }; /* blocks */
@@ -71,7 +72,7 @@ static bool is_far(const struct vp_graph *graph, const struct vp_value *value)
                 NEAR);
 }
 
-/* A value as seen from operator or cut `at`. */
+/* Adds a value as seen from operator or cut `at`. */
 static void add_value(struct vp_stage_key *key, const struct vp_graph *graph,
                       vp_val v, int at)
 {
@@ -146,7 +147,7 @@ static void add_param(struct vp_stage_key *key, const struct vp_graph *graph,
     add_int(key, param->tied_to == VP_NONE ? 0 : par - param->tied_to);
 }
 
-/* The values that cross a cut, while the cut moves through the model. */
+/* The values that cross a cut, while the cut advances through the model. */
 struct crossing {
     vp_val *at;
     int n;
@@ -158,7 +159,7 @@ static void add_crossing(struct crossing *crossing, vp_val v)
         crossing->at[crossing->n++] = v;
 }
 
-/* Moves the cut behind operators [first, cut). */
+/* Moves the cut from operator `first` to before operator `cut`. */
 static void advance(struct crossing *crossing, const struct vp_graph *graph,
                     int first, int cut)
 {
@@ -198,7 +199,7 @@ static struct vp_stage_key block_key(const struct vp_graph *graph, int b,
     return key;
 }
 
-/* Parameters of a block are numbered one after the other. */
+/* Relies on the parameters of a block having consecutive numbers. */
 static void fill(struct graph_keys *keys, struct crossing *crossing)
 {
     const struct vp_graph *graph = keys->graph;
@@ -277,7 +278,7 @@ void vp_stage_keys_free(struct vp_stage_keys *keys)
 
 /* ---- Stages ------------------------------------------------------------- */
 
-/* All but the numbers of the blocks. */
+/* Adds all choices but the numbers of the blocks. */
 static void add_choices(struct vp_stage_key *key,
                         const struct vp_stage_choices *choices)
 {

@@ -1,7 +1,6 @@
-/* Keys of stages: two stages with the same key have the same sizes. A model
- * repeats its layers, so most stages of a plan, and of the plans next to it, are
- * the same but for where they stand. Keys are 128-bit hashes. Private to
- * plan. */
+/* Keys of stages: stages with the same key have the same sizes. A model repeats
+ * its layers, so most stages of a plan, and of similar plans, differ only in
+ * their position. Keys are 128-bit hashes. Private to plan. */
 #ifndef VP_PLAN_STAGE_KEY_H
 #define VP_PLAN_STAGE_KEY_H
 
@@ -11,21 +10,23 @@ struct vp_stage_key {
     uint64_t low, high;
 };
 
-/* What was hashed of a workload beforehand. */
+/* Hashes of all blocks and cuts of a workload. */
 struct vp_stage_keys;
 
-/* `work` is borrowed during the call, its graphs for as long as the keys
- * live. */
+/* Borrows `work` during the call, and its graphs until vp_stage_keys_free(). */
 enum vp_status vp_stage_keys_create(const struct vp_workload *work,
                                     struct vp_stage_keys **out);
 void vp_stage_keys_free(struct vp_stage_keys *keys);
 
-/* One block of the first graph, wherever it stands. */
+/* Returns the key of one block of the first graph; independent of its
+ * position. */
 struct vp_stage_key vp_stage_key_block(const struct vp_stage_keys *keys,
                                        int block);
-/* By the numbers of the blocks: cheap, and different for every range. */
+/* Returns a key of the choices and block numbers: quick, and different for
+ * every range of blocks. */
 struct vp_stage_key vp_stage_key_place(const struct vp_stage_choices *choices);
-/* By what the blocks hold: operators, parameters, values that cross the cuts. */
+/* Returns a key of the content: choices, operators, parameters, values that
+ * cross the cuts. Equal for equal blocks at other positions. */
 struct vp_stage_key vp_stage_key_content(
     const struct vp_stage_keys *keys, const struct vp_stage_choices *choices);
 

@@ -1,3 +1,5 @@
+/* Makes the plan of one stage: choices and shape from the plan and its
+ * schedule, programs by lowering, and their memory. */
 #include "plan/stage_plan.h"
 
 #include "graph/recompute.h"
@@ -7,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Gradients that replicas add at once: enough calls lie between two bundles of
- * an ordinary layer, and the last ones, final only when backward ends, leave
- * little to REDUCE. */
+/* Default size of a bundle: small enough that the last bundle, which is
+ * complete only when backward ends, leaves little work to REDUCE; large enough
+ * that an ordinary layer has several calls between two bundles. */
 enum { BUNDLE_BYTES = 2 * 1024 * 1024 };
 
 /* ---- Spec and shape ----------------------------------------------------- */
@@ -171,8 +173,8 @@ static int count_uses(const struct vp_plan *plan, const struct vp_graph *graph,
     return n;
 }
 
-/* Ranks with uses of a tied parameter; `own_out`: they are all in one stage of
- * one rank, which has no other stage. */
+/* Returns the number of ranks that use a tied parameter. `own_out`: all uses
+ * are on one rank that has a single stage. */
 static int count_members(const struct vp_plan *plan,
                          const struct vp_graph *graph,
                          const struct vp_schedule *schedule, vp_par owner,
@@ -194,8 +196,9 @@ static int count_members(const struct vp_plan *plan,
     return n;
 }
 
-/* Gradients of tied weights that this stage adds in memory of the host. Devices
- * that reach each other need none of it, but for uses of a single rank. */
+/* Returns the bytes of tied gradients that this stage adds in host memory.
+ * Devices that can access each other need none, except for uses on a single
+ * rank with several stages. */
 static int64_t tie_bytes(const struct vp_plan *plan,
                          const struct vp_graph *graph,
                          const struct vp_schedule *schedule, int stage)
@@ -245,7 +248,7 @@ struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
     };
 
     if (shape.n_first_slots == shape.n_slots)
-        shape.n_first_slots = 0; /* all are alike */
+        shape.n_first_slots = 0; /* all slots are equal */
     if (plan->edges && stage > 0)
         shape.edge[0] = plan->edges[stage - 1];
     if (plan->edges && stage + 1 < schedule->n_stages)
@@ -265,7 +268,7 @@ enum vp_edge_kind vp_stage_edge(const struct vp_stage_shape *shape,
     return shape->edge[next];
 }
 
-/* Devices round floats, but send them as floats. */
+/* From device to device, rounded values are sent as FP32. */
 bool vp_stage_compresses(const struct vp_stage_sizes *sizes,
                          const struct vp_stage_shape *shape,
                          enum vp_space space)
@@ -282,7 +285,7 @@ int64_t vp_stage_wire_bytes(const struct vp_stage_sizes *sizes,
                                                     : sizes->message[space];
 }
 
-/* Compressed entries follow each other without gaps. */
+/* Compressed entries are stored without gaps. */
 int64_t vp_program_compressed_bytes(const struct vp_program *program,
                                     enum vp_space space)
 {
@@ -301,8 +304,7 @@ int64_t vp_program_compressed_bytes(const struct vp_program *program,
 
 /* ---- Memory ------------------------------------------------------------- */
 
-/* Where the host carries messages, the compressed ones have memory of their
- * own. */
+/* Compressed messages through the host have buffers of their own. */
 static int64_t compressed_bytes(const struct vp_stage_sizes *sizes,
                                 const struct vp_stage_shape *shape)
 {
@@ -378,7 +380,7 @@ static void widen(struct vp_stage_sizes *sizes,
         raise_to(&sizes->n_bytes[space], program->n_bytes[space]);
 }
 
-/* Evaluations send the same values. */
+/* Training programs only: evaluations send the same values. */
 static void widen_messages(struct vp_stage_sizes *sizes,
                            const struct vp_program *program)
 {
@@ -419,7 +421,8 @@ static int count_tensors(const struct vp_program *program)
     return n;
 }
 
-/* Tensors are listed once, for all buckets, and the cache is shared by them. */
+/* Tensors are listed once for all buckets, and all buckets share the cache, so
+ * their layouts must agree. */
 static bool has_places_of(const struct vp_program *a,
                           const struct vp_program *b)
 {
@@ -440,7 +443,7 @@ static void raise_slots(struct vp_stage_sizes *sizes, int n_kinds,
         raise_to(&sizes->slot_bytes[kind], program->n_bytes[VP_SPACE_SLOT]);
 }
 
-/* The program of one kind of slots. */
+/* Lowers the program of one kind of slots for bucket `i`. */
 static enum vp_status lower_kind(const struct vp_workload *work, int i,
                                  const struct vp_stage_spec *spec,
                                  enum vp_slot_kind kind,
@@ -486,7 +489,8 @@ static enum vp_status lower_bucket(const struct vp_workload *work, int i,
     return VP_OK;
 }
 
-/* What either kind of slots recomputes; NULL: there is one kind, or nothing. */
+/* Joins the sets that the two kinds of slots recompute. *out is NULL if there
+ * is one kind, or nothing is recomputed. */
 static enum vp_status join_sets(const struct vp_stage_choices *choices,
                                 uint64_t **out)
 {
@@ -530,7 +534,7 @@ enum vp_status vp_stage_plan_make(const struct vp_workload *work,
         vp_stage_plan_release(&plan);
         return st;
     }
-    plan.spec = plan.train[0].spec; /* its own copy of the sets */
+    plan.spec = plan.train[0].spec; /* with its own copy of the sets */
     size_state(&plan.sizes, &plan.train[0], choices->n_shards);
     plan.sizes.n_tensors = count_tensors(&plan.train[0]);
     plan.memory = vp_stage_memory(work, &plan.sizes, shape,

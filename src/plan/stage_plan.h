@@ -1,5 +1,5 @@
 /* One stage of a plan: its programs, its buffers, their bytes. The runtime
- * allocates exactly what stands here, and a plan is priced by adding it up. */
+ * allocates exactly these bytes, and the price of a plan is their sum. */
 #ifndef VP_PLAN_STAGE_PLAN_H
 #define VP_PLAN_STAGE_PLAN_H
 
@@ -8,19 +8,19 @@
 #include "plan/memory.h"
 #include "plan/plan.h"
 
-/* What planning must know about a device. Needs no device: see
- * vp_backend_facts(). */
+/* Properties of a device that planning needs. See vp_backend_facts(), which
+ * needs no device. */
 struct vp_device_facts {
-    bool host_memory;        /* the host can use the device's memory */
-    bool updates_early;      /* a backward can take the update along */
+    bool host_memory;        /* the host can access device memory */
+    bool updates_early;      /* a backward can include the optimizer's update */
     int w_linger;            /* see struct vp_stage_spec */
-    int64_t grad_linger;     /* likewise; 0: gradients are never used up */
+    int64_t grad_linger;     /* likewise; 0: gradients stay until the update */
     vp_scratch_fn scratch;   /* NULL: calls need none */
     const void *scratch_ctx; /* borrowed */
-    vp_staging_fn staging;   /* NULL: groups need none */
+    vp_staging_fn staging;   /* NULL: groups need no host memory */
 };
 
-/* What is laid out: the model, what training costs beside it, the device. */
+/* The work to plan for: model, optimizer and device. */
 struct vp_workload {
     const struct vp_graph *graphs; /* one per length bucket; borrowed */
     int n_graphs;
@@ -42,95 +42,98 @@ bool vp_workload_updates_early(const struct vp_workload *work,
  * keep other values than the rest. There is a program for each kind. */
 enum vp_slot_kind { VP_SLOT_REST, VP_SLOT_FIRST, VP_SLOT_KINDS };
 
-/* What a stage is made of: as the rest of its slots has it, and what the first
- * ones recompute and swap in place of that. Arrays are borrowed, and have an entry
- * per block of the stage; NULL: nothing. */
+/* Choices for a stage: `spec` for all slots but the first n_first_slots, and
+ * what those recompute and swap instead. Arrays are borrowed and have an entry
+ * per block of the stage; NULL: none. */
 struct vp_stage_choices {
     struct vp_stage_spec spec;
-    int n_first_slots; /* 0: all slots are alike */
+    int n_first_slots; /* 0: all slots are equal */
     const uint64_t *first_recompute, *first_swap;
-    /* Replicas that each own a shard of the optimizer's state, see shard.h; 0:
-     * every replica has all of it. */
+    /* Number of replicas that each own a shard of the optimizer's state, see
+     * shard.h; 0: every replica has all of it. */
     int n_shards;
 };
 
-/* Buffers and counts of a stage, as the schedule asks for them. */
+/* Number of buffers of a stage, taken from the schedule and the plan. */
 struct vp_stage_shape {
     int n_slots, n_versions;
-    int n_first_slots;                       /* of n_slots */
+    int n_first_slots;                       /* see struct vp_stage_choices */
     int n_recomputed, n_swap_out, n_swap_in; /* see struct vp_schedule_stage */
     int n_act_bufs, n_grad_bufs;             /* rings of arriving messages */
-    /* Messages that leave for other processes; 0: they are written where they
-     * arrive. */
+    /* Buffers of messages that leave for other processes; 0: messages are
+     * written directly into the receiver's buffer. */
     int n_out_bufs, n_din_bufs;
-    /* The edges to the stage before and to the next one. */
+    /* Edges to the previous and to the next stage. */
     enum vp_edge_kind edge[2];
     bool compress; /* floats travel as BF16 */
-    /* Gradients are added in memory of the host: all of the stage, for its
-     * replicas in other processes; and `tie_bytes` of uses of tied weights. Only
-     * where the device has memory of its own. */
+    /* Gradients are added in host memory: those of the whole stage if it has
+     * replicas in other processes (`mirrored`), and `tie_bytes` for uses of
+     * tied weights. Only for devices with their own memory. */
     bool mirrored;
     int64_t tie_bytes;
 };
 
-/* Buffers for messages to one receiver in another process: one is written while
- * another leaves. */
+/* Buffers per receiver in another process: one is written while the other is
+ * being sent. */
 enum { VP_STAGE_LEAVING = 2 };
 
-/* Results that the host reads: of the loss, per slot; and of the gradients, two
- * sums of squares per tensor. */
+/* Bytes of results that the host reads: the loss, per slot; and two sums of
+ * squares per tensor of the gradients. */
 #define VP_STAGE_LOSS_BYTES ((int64_t)(VP_LOSS_COLS * sizeof(float)))
 #define VP_STAGE_SUM_BYTES ((int64_t)(2 * sizeof(double)))
 
-/* What the blocks of a stage need, for any shape but one: with a single slot
- * programs lay out memory in another way. */
+/* Bytes that the blocks of a stage need. They are valid for every shape, except
+ * that programs with a single slot are laid out differently. */
 struct vp_stage_sizes {
     int64_t n_bytes[VP_SPACE_COUNT]; /* largest over buckets */
-    int64_t moment_bytes;            /* of each moment of the optimizer */
-    int64_t master_bytes;            /* of its master weights */
-    int64_t train_bytes;             /* of all that is trained, as floats */
-    /* Of a message through IN, OUT, DIN or DOUT, as it is and with its floats
-     * as BF16. */
+    int64_t moment_bytes;            /* one moment of the optimizer */
+    int64_t master_bytes;            /* the master of 16-bit weights */
+    int64_t train_bytes;             /* all trained parameters, as FP32 */
+    /* Bytes of a message through IN, OUT, DIN or DOUT, uncompressed and with
+     * its floats as BF16. */
     int64_t message[VP_SPACE_COUNT], compressed[VP_SPACE_COUNT];
-    int64_t slot_bytes[VP_SLOT_KINDS]; /* SLOT; n_bytes has the larger one */
-    /* Of a minibatch of the first bucket. */
+    /* SLOT per kind; n_bytes has the maximum */
+    int64_t slot_bytes[VP_SLOT_KINDS];
+    /* FLOPs per minibatch of the first bucket. */
     double flops[VP_SLOT_KINDS][VP_LIST_COUNT];
-    bool has_floats;      /* in messages: there is something to compress */
-    int n_tensors;        /* named ones that are trained */
+    bool has_floats;      /* messages have FP32 values to compress */
+    int n_tensors;        /* number of named tensors that are trained */
     int64_t logits_bytes; /* an output, see enum vp_output; else 0 */
-    /* Of host memory through which a tensor-parallel group exchanges values. */
+    /* Host memory through which a tensor-parallel group exchanges values. */
     int64_t staging_bytes;
 };
 
 struct vp_stage_plan {
     struct vp_stage_spec spec;
     struct vp_stage_shape shape;
-    /* Per bucket; `train` has those of VP_SLOT_FIRST behind the others, if there
-     * are such slots. eval has no calls where there is no evaluation, or nothing
-     * but: then `train` has forwards only. */
+    /* Programs per bucket. If there are first slots, those of VP_SLOT_FIRST
+     * follow the others in `train`. Without evaluation `eval` has no calls. In
+     * a forward-only plan `train` has the forwards and `eval` has no calls. */
     struct vp_program *train, *eval;
     int n_buckets, n_kinds;
-    int n_shards; /* as in the choices */
+    int n_shards; /* as in struct vp_stage_choices */
     struct vp_stage_sizes sizes;
-    struct vp_memory memory; /* of one replica */
+    struct vp_memory memory; /* bytes of one replica */
 };
 
-/* The operators of a stage that are recomputed, per block (graph/recompute.h):
- * the plan's own sets, or `sets`, filled by the ratio of the stage. `sets` has
- * room for an entry per block of the stage. NULL: none. */
+/* Returns the operators of a stage that are recomputed, per block
+ * (graph/recompute.h): the plan's own sets, or `sets`, filled from the ratio of
+ * the stage. `sets` has room for an entry per block of the stage. Returns NULL
+ * if none are. */
 const uint64_t *vp_plan_stage_sets(const struct vp_plan *plan,
                                    const struct vp_graph *graph, int stage,
                                    uint64_t *sets);
 
-/* The operators of a stage that are swapped, likewise; `recompute` are those that
- * are recomputed. NULL: none, or memory is exhausted. */
+/* Returns the operators of a stage that are swapped, in the same format.
+ * `recompute`: the result of vp_plan_stage_sets(). Returns NULL if none are, or
+ * if memory is exhausted. */
 const uint64_t *vp_plan_stage_swap(const struct vp_plan *plan,
                                    const struct vp_graph *graph, int stage,
                                    const uint64_t *recompute, uint64_t *sets);
 
-/* The choices and shape of a stage. `schedule` is that of the plan, which passed
- * vp_plan_make_schedule(). The choices borrow `sets`, which has room for two
- * entries per block of the stage. */
+/* The choices and the shape of a stage. `schedule` comes from
+ * vp_plan_make_schedule() for this plan. The choices borrow `sets`, which has
+ * room for two entries per block of the stage. */
 struct vp_stage_choices vp_plan_stage_choices(
     const struct vp_plan *plan, const struct vp_workload *work,
     const struct vp_schedule *schedule, int stage, uint64_t *sets);
@@ -139,14 +142,14 @@ struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
                                           const struct vp_schedule *schedule,
                                           int stage);
 
-/* Lowers every bucket and adds up memory. */
+/* Lowers the programs of every bucket and adds up their memory. */
 enum vp_status vp_stage_plan_make(const struct vp_workload *work,
                                   const struct vp_stage_choices *choices,
                                   const struct vp_stage_shape *shape,
                                   struct vp_stage_plan *out,
                                   struct vp_err *err);
 void vp_stage_plan_release(struct vp_stage_plan *plan);
-/* What a slot trains with. */
+/* Returns the kind of the programs that `slot` uses. */
 static inline enum vp_slot_kind vp_stage_slot_kind(
     const struct vp_stage_shape *shape, int slot)
 {
@@ -160,25 +163,27 @@ static inline const struct vp_program *vp_stage_plan_program(
                         bucket];
 }
 
-/* Memory of one replica of a stage. `first`: it is the first of the pipeline,
- * which has batches in place of messages. */
+/* Returns the memory of one replica of a stage. `first`: it is stage 0, which
+ * receives batches in place of messages. */
 struct vp_memory vp_stage_memory(const struct vp_workload *work,
                                  const struct vp_stage_sizes *sizes,
                                  const struct vp_stage_shape *shape,
                                  bool first);
 
-/* The edge that messages through IN, OUT, DIN or DOUT cross. */
+/* Returns the edge that messages through IN, OUT, DIN or DOUT cross. */
 enum vp_edge_kind vp_stage_edge(const struct vp_stage_shape *shape,
                                 enum vp_space space);
-/* Returns true if floats of messages through `space` are BF16 on their way. */
+/* Returns true if FP32 values of messages through `space` are sent as BF16. */
 bool vp_stage_compresses(const struct vp_stage_sizes *sizes,
                          const struct vp_stage_shape *shape,
                          enum vp_space space);
-/* The most bytes that a message through `space` has on its way. */
+/* Returns the largest number of bytes that are sent for a message through
+ * `space`. */
 int64_t vp_stage_wire_bytes(const struct vp_stage_sizes *sizes,
                             const struct vp_stage_shape *shape,
                             enum vp_space space);
-/* Bytes of a message of `program` through `space`, with floats as BF16. */
+/* Returns the bytes of a message of `program` through `space` with FP32 values
+ * as BF16. */
 int64_t vp_program_compressed_bytes(const struct vp_program *program,
                                     enum vp_space space);
 

@@ -1,4 +1,4 @@
-/* Seconds of points: the costs of their stages, simulated on their schedule. */
+/* Seconds of points: the costs of their stages, timed on their schedule. */
 #include "plan/trial.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ int vp_trial_rank(const struct vp_trial *trial, int stage)
     return at;
 }
 
-/* The kind of edge between two ranks of the base plan. */
+/* Returns the kind of edge between two ranks of the base plan. */
 static enum vp_edge_kind edge_between(const struct vp_plan *base, int a, int b)
 {
     enum vp_edge_kind most = VP_EDGE_LOCAL;
@@ -32,7 +32,7 @@ static enum vp_edge_kind edge_between(const struct vp_plan *base, int a, int b)
     return most;
 }
 
-/* Edges of stages that other chunks place on other ranks. */
+/* Sets the edges for a number of chunks other than that of the base plan. */
 static enum vp_status place_edges(struct vp_trial *trial, struct vp_err *err)
 {
     const struct vp_plan *base = trial->input->base;
@@ -60,7 +60,7 @@ static enum vp_status place_edges(struct vp_trial *trial, struct vp_err *err)
     return VP_OK;
 }
 
-/* The least memory of the replicas of each stage. */
+/* Sets the limit of each stage: the smallest memory among its replicas. */
 static void set_limits(struct vp_trial *trial)
 {
     const struct vp_search_input *input = trial->input;
@@ -76,7 +76,7 @@ static void set_limits(struct vp_trial *trial)
     }
 }
 
-/* The schedule with R on the stages of `recompute`. */
+/* Makes the schedule with R on the stages of `recompute`. */
 static enum vp_status make_shape(struct vp_trial *trial, const bool *recompute,
                                  struct vp_schedule *out, struct vp_err *err)
 {
@@ -85,7 +85,7 @@ static enum vp_status make_shape(struct vp_trial *trial, const bool *recompute,
     struct vp_sched_config config;
     bool swap = trial->form.swap || plan.swap_sets || plan.n_slots > 0;
 
-    /* Sets are read by the partition, which is not known at first. */
+    /* Sets need the partition, which is not known at first. */
     plan.recompute_sets = plan.swap_sets = NULL;
     plan.n_slots = 0;
     config = vp_plan_sched_config(&plan, trial->n_blocks, &stages);
@@ -97,8 +97,8 @@ static enum vp_status make_shape(struct vp_trial *trial, const bool *recompute,
     return vp_schedule_make(&config, out, err);
 }
 
-/* The lists without R, with the buffers that R would need on every stage: one
- * that does not recompute has nothing in them. */
+/* Makes the schedule without R, but with the buffers that R would need on every
+ * stage. A stage that does not recompute stores nothing in them. */
 static enum vp_status first_shape(struct vp_trial *trial, struct vp_err *err)
 {
     bool all[VP_MAX_STAGES], none[VP_MAX_STAGES] = { false };
@@ -186,7 +186,7 @@ enum vp_status vp_trial_init(struct vp_trial *trial, struct vp_search *search,
                                                      : 1;
     trial->plan.n_chunks = variant->n_chunks;
     trial->plan.partition = NULL;
-    /* Decides about memory of the host alone, and takes long to look up. */
+    /* Affects host memory only, and its lookup is slow. */
     trial->plan.tie_edge = VP_EDGE_LOCAL;
     if (input->free_recompute) {
         trial->plan.recompute_ratio = trial->plan.swap_ratio = NULL;
@@ -196,7 +196,7 @@ enum vp_status vp_trial_init(struct vp_trial *trial, struct vp_search *search,
         trial->plan.n_slots = 0;
         trial->plan.recompute_in_b = variant->in_b;
         trial->plan.early_recompute = !variant->in_b;
-        trial->plan.keep_all = false; /* with it, sets do not count */
+        trial->plan.keep_all = false; /* with keep_all, sets have no effect */
     }
     trial->n_stages = vp_plan_n_stages(&trial->plan);
     VP_TRY(place_edges(trial, err));
@@ -216,8 +216,8 @@ void vp_trial_release(struct vp_trial *trial)
 
 /* ---- Seconds ------------------------------------------------------------ */
 
-/* Work of the busiest rank, or device, for one minibatch: no schedule is
- * faster. */
+/* Returns the work of the busiest rank, device or copy engine for one
+ * minibatch: a lower bound for every schedule. */
 static double bound_of(const struct vp_trial *trial,
                        const struct vp_plan_costs *costs)
 {
@@ -245,8 +245,8 @@ static double bound_of(const struct vp_trial *trial,
     return most;
 }
 
-/* Where ranks share a device its work decides, and then how well they fill the
- * pipeline. */
+/* Where ranks share a device, the work of the device decides; the time of the
+ * lists breaks ties. */
 static double estimate(const struct vp_trial *trial,
                        const struct vp_plan_costs *costs, double bound)
 {
@@ -268,7 +268,7 @@ static void set_sets(struct vp_trial *trial, const struct vp_point *point)
                                      : trial->input->base->recompute_sets;
 }
 
-/* R of every stage, as an action of its own. */
+/* Sets the seconds of R of every stage if it is an action of its own. */
 static void add_recomputation(const struct vp_trial *trial,
                               const struct vp_point *point,
                               struct vp_plan_costs *costs)
@@ -338,7 +338,7 @@ void vp_point_copy(const struct vp_trial *trial, struct vp_point *to,
     to->choice = choice;
 }
 
-/* Sets are NULL where nothing is recomputed. */
+/* Sets are NULL if no operator is recomputed or swapped. */
 struct vp_plan vp_trial_plan(struct vp_trial *trial,
                              const struct vp_point *point)
 {

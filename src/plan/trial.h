@@ -1,39 +1,40 @@
-/* One schedule of a search: where the model is cut, and what its blocks keep.
- * Private to plan. */
+/* One variant of a search: a schedule for which the partition and the choices
+ * of each block are searched. Private to plan. */
 #ifndef VP_PLAN_TRIAL_H
 #define VP_PLAN_TRIAL_H
 
 #include "plan/costs.h"
 #include "plan/search_input.h"
 
-/* Models with at most this number of blocks are priced exactly, not estimated,
- * and searched thoroughly. */
+/* Models with at most this number of blocks are priced exactly and searched
+ * thoroughly; larger ones are estimated first. */
 enum { VP_SEARCH_SMALL = 16 };
 
 /* ---- Choices (trial_blocks.c) ------------------------------------------ */
 
-/* One way to treat the activations of a block, with what the block adds to a
- * stage then. Sizes are estimated: those of this block before its neighbour. */
+/* One choice for the activations of a block, with the time and memory that the
+ * block then adds to a stage. Sizes are estimates: the block is lowered
+ * together with its successor. */
 struct vp_block_choice {
-    uint64_t recompute, swap; /* operators */
-    double seconds;           /* that it adds */
-    double moved_w;           /* weight gradients that run with B, FLOPs */
-    double moved_seconds;     /* likewise */
-    int64_t slot;             /* bytes kept per minibatch in flight */
-    int64_t recomputed;       /* bytes that R writes */
-    int64_t work;             /* temporaries */
-    int64_t swapped;          /* bytes that go to the host and back */
+    uint64_t recompute, swap; /* sets of operators */
+    double seconds;           /* seconds that the choice adds */
+    double moved_w; /* FLOPs of weight gradients that run in B in place of W */
+    double moved_seconds; /* seconds of these weight gradients */
+    int64_t slot;         /* bytes kept per minibatch in flight */
+    int64_t recomputed;   /* bytes that R writes */
+    int64_t work;         /* bytes of temporaries */
+    int64_t swapped;      /* bytes copied to the host, and back again */
 };
 
 enum { VP_MAX_CHOICES = VP_PROFILE_MAX_SETS + 4 };
 
 struct vp_block_row {
     struct vp_block_choice
-        choices[VP_MAX_CHOICES]; /* the first keeps everything */
+        choices[VP_MAX_CHOICES]; /* choice 0 keeps all activations */
     int n_choices;
 };
 
-/* How stages are lowered. */
+/* Form of the programs: separate W, recomputation within B, swap. */
 struct vp_form {
     bool split, in_b, swap;
 };
@@ -44,7 +45,7 @@ static inline int vp_form_index(struct vp_form form)
     return form.split * 4 + form.in_b * 2 + form.swap;
 }
 
-/* Sizes of a block as a stage of its own: what does not depend on choices. */
+/* Sizes of a block lowered as a stage of its own; independent of choices. */
 struct vp_block_sizes {
     struct vp_stage_sizes alone;
 };
@@ -84,36 +85,36 @@ int vp_search_variants(const struct vp_search *search,
 /* ---- Quick times (trial_time.c) ------------------------------------------ */
 
 struct vp_lists_item {
-    uint8_t kind, stage; /* F, B or W */
+    uint8_t kind, stage; /* F, B or W; stage number */
     int mb;
 };
 
-/* The lists of a schedule in a form that is quick to time; R stands before each
- * B, where the stage recomputes. */
+/* The action lists of a schedule, reduced to F, B and W so that they can be
+ * timed quickly. Where a stage recomputes, R is timed before each B. */
 struct vp_lists {
     const struct vp_schedule *schedule; /* borrowed */
     struct vp_lists_item *at;
     int n;
-    int *first;    /* per rank, and the end */
-    double *times; /* scratch, as `next` */
+    int *first;    /* per rank: its first item; one more entry for the end */
+    double *times; /* scratch memory, like `next` */
     int *next;     /* per rank */
 };
 
 enum vp_status vp_lists_init(struct vp_lists *lists,
                              const struct vp_schedule *schedule);
 void vp_lists_release(struct vp_lists *lists);
-/* Seconds per minibatch. */
+/* Returns the estimated seconds per minibatch. */
 double vp_lists_seconds(const struct vp_lists *lists,
                         const struct vp_plan_costs *costs);
 
 /* ---- One variant ---------------------------------------------------------- */
 
-/* A point of the search: a cut and a choice per block. */
+/* A point of the search: a partition, and a choice per block. */
 struct vp_point {
     int partition[VP_MAX_STAGES];
-    uint8_t *choice; /* per block */
+    uint8_t *choice; /* per block: index into its choices */
     bool fits;
-    int64_t lacks; /* bytes, of all ranks, if it does not */
+    int64_t lacks; /* bytes that all ranks together lack; 0 if it fits */
     int worst_rank;
     double seconds; /* per minibatch; INFINITY: does not fit */
 };
@@ -125,15 +126,19 @@ struct vp_trial {
     struct vp_variant variant;
     struct vp_form form;
     struct vp_block_row *rows;
-    struct vp_plan plan; /* partition and sets are those of a point */
+    /* Its partition and sets are those of the current point. */
+    struct vp_plan plan;
     int n_stages, n_blocks;
-    struct vp_schedule shape; /* without recomputation: slots and rings */
-    struct vp_lists lists;    /* of `shape` */
-    struct vp_stage_shape shapes[VP_MAX_STAGES]; /* of the point fitted last */
-    int64_t limit[VP_MAX_STAGES]; /* per rank of the pipeline, replicas one */
-    uint64_t *sets, *swaps;       /* per block, of the point being priced */
-    uint64_t *room;               /* two per block */
-    bool exact;                   /* sizes by lowering, else estimated */
+    /* The schedule, at first without R. */
+    struct vp_schedule shape;
+    struct vp_lists lists; /* lists of `shape` */
+    /* Those of the last fitted point. */
+    struct vp_stage_shape shapes[VP_MAX_STAGES];
+    /* Bytes per pipeline rank; replicas count as one. */
+    int64_t limit[VP_MAX_STAGES];
+    uint64_t *sets, *swaps; /* per block, for the point that is being priced */
+    uint64_t *room;         /* scratch memory, two entries per block */
+    bool exact;             /* sizes by lowering; false: estimated */
     struct vp_arena arena;
 };
 
@@ -143,60 +148,64 @@ enum vp_status vp_trial_init(struct vp_trial *trial, struct vp_search *search,
                              struct vp_err *err);
 void vp_trial_release(struct vp_trial *trial);
 
-/* Gives the trial the rings of the stages that recompute in `point`;
- * `changed_out`: they are others than before. */
+/* Makes the schedule with R for the stages that recompute in `point`.
+ * `changed_out`: the number of buffers differs from that of the schedule
+ * before. */
 enum vp_status vp_trial_reshape(struct vp_trial *trial,
                                 const struct vp_point *point, bool *changed_out,
                                 struct vp_err *err);
 
-/* The rank of a stage, counted without replicas. */
+/* Returns the rank of a stage; replicas count as one rank. */
 int vp_trial_rank(const struct vp_trial *trial, int stage);
 
-/* Replicas of a stage that have shards of the optimizer's state; 1: all have all. */
+/* Returns the number of replicas of a stage that have shards of the optimizer's
+ * state; 1: every replica has all of it. */
 static inline int vp_trial_n_shards(const struct vp_trial *trial, int stage)
 {
     return trial->plan.shard_optimizer ? trial->shape.stages[stage].n_replicas
                                        : 1;
 }
 
-/* trial_fit.c: the cheapest choices with which every rank fits; sets `fits`,
- * `lacks` and `worst_rank` of the point. */
+/* trial_fit.c: finds the cheapest choices with which every rank fits; sets
+ * `fits`, `lacks` and `worst_rank` of the point. */
 enum vp_status vp_trial_fit(struct vp_trial *trial, struct vp_point *point,
                             struct vp_err *err);
-/* trial_fit.c: improves a point that fits by other choices of the blocks of one
- * rank, where these are few. */
+/* trial_fit.c: improves a point that fits by trying other choices for the
+ * blocks of one rank at a time, if the rank has few combinations. */
 enum vp_status vp_trial_polish(struct vp_trial *trial, struct vp_point *point,
                                struct vp_err *err);
-/* trial_fit.c: sizes of a stage of a point, estimated or exact. */
+/* trial_fit.c: sizes of one stage of a point, estimated or exact. */
 enum vp_status vp_trial_sizes(struct vp_trial *trial,
                               const struct vp_point *point, int stage,
                               struct vp_stage_sizes *out, struct vp_err *err);
 
-/* trial.c: seconds of the point that was fitted last, with any choices. Points
- * that cannot take less than `bound` are not simulated. */
+/* trial.c: computes `seconds` of the point. The point must have been fitted
+ * last; its choices may have changed since. If a lower bound already reaches
+ * `bound`, `seconds` is that lower bound and nothing is simulated. */
 enum vp_status vp_trial_seconds(struct vp_trial *trial, struct vp_point *point,
                                 double bound, struct vp_err *err);
-/* Both: fits and prices. */
+/* vp_trial_fit(), then vp_trial_seconds() if the point fits. */
 enum vp_status vp_trial_judge(struct vp_trial *trial, struct vp_point *point,
                               double bound, struct vp_err *err);
-/* Returns true if `a` is the better point: it fits, it is faster, it lacks
- * less. */
+/* Returns true if `a` is better than `b`: it fits and `b` does not, or it is
+ * faster, or it lacks fewer bytes. */
 bool vp_point_better(const struct vp_point *a, const struct vp_point *b);
 void vp_point_copy(const struct vp_trial *trial, struct vp_point *to,
                    const struct vp_point *from);
 
-/* trial_cuts.c: the best of several first cuts; and moves of blocks between
- * neighbours until none helps. */
+/* trial_cuts.c: vp_trial_seed() takes the best of several first partitions;
+ * vp_trial_improve() moves blocks between neighbouring stages until no move
+ * helps, at most `n_passes` times. */
 enum vp_status vp_trial_seed(struct vp_trial *trial, struct vp_point *best,
                              struct vp_err *err);
 enum vp_status vp_trial_improve(struct vp_trial *trial, struct vp_point *best,
                                 int n_passes, struct vp_err *err);
-/* Looks for any cut that fits: all cuts if they are few, else by moves that make
- * ranks lack less. */
+/* Looks for any partition that fits: tries all if there are few, else moves
+ * blocks to reduce the bytes that ranks lack. */
 enum vp_status vp_trial_make_fit(struct vp_trial *trial, struct vp_point *best,
                                  struct vp_err *err);
 
-/* trial.c: the plan of a point; borrows the trial and the point. */
+/* trial.c: returns the plan of a point. It borrows the trial and the point. */
 struct vp_plan vp_trial_plan(struct vp_trial *trial,
                              const struct vp_point *point);
 

@@ -1,7 +1,7 @@
-/* What every choice of a block saves and costs. Bytes are found by lowering the
- * block before its neighbour: what the two need beyond the neighbour alone is
- * the block's. Sums of these are estimates of a stage, which trial_fit.c
- * corrects by exact bytes. */
+/* Time and memory of every choice of a block. Bytes are found by lowering the
+ * block together with its successor and subtracting the successor alone. Sums
+ * of these are estimates of a stage, which trial_fit.c corrects by exact
+ * bytes. */
 #include "plan/trial.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ enum vp_status vp_search_fill_sizes(struct vp_search *search,
 
 /* ---- Choices ------------------------------------------------------------ */
 
-/* Fills the sizes of a choice of block b. */
+/* Sets the sizes of a choice of block b. */
 static enum vp_status measure(struct vp_search *search, struct vp_form form,
                               int b, struct vp_block_choice *choice,
                               struct vp_err *err)
@@ -77,8 +77,8 @@ static uint64_t block_ops(const struct vp_graph *graph, int b)
     return n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
 }
 
-/* Seconds that copies of a block's swapped values add: next to nothing while
- * they are shorter than the block's own work, beside which they run. */
+/* Returns the seconds that copies of a block's swapped values add: almost none
+ * as long as they are shorter than the block's own work, which hides them. */
 static double copy_seconds(const struct vp_search *search, int b, int64_t bytes)
 {
     const double share = 0.02;
@@ -91,8 +91,8 @@ static double copy_seconds(const struct vp_search *search, int b, int64_t bytes)
     return share * copy + (copy > work ? copy - work : 0.0);
 }
 
-/* Everything that a block keeps is swapped, but for what the first candidates
- * recompute. */
+/* Adds choices that swap all saved values of a block, except those that the
+ * first candidates recompute. */
 static enum vp_status add_swaps(struct vp_search *search, struct vp_form form,
                                 int b, const uint64_t *sets, int n_sets,
                                 struct vp_block_row *row, struct vp_err *err)
@@ -141,7 +141,8 @@ static bool same_key(const struct vp_block_key *a, const struct vp_block_key *b)
     return a->low == b->low && a->high == b->high;
 }
 
-/* An earlier block that looks the same, with the same neighbour; -1: none. */
+/* Returns an earlier block with the same key and the same successor; -1:
+ * none. */
 static int find_twin(const struct vp_search *search, int b)
 {
     const struct vp_block_key *keys = search->keys;

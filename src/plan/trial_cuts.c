@@ -1,7 +1,7 @@
-/* Where a model is cut: first cuts by several rules, then moves of one or two
- * blocks between neighbours, after Kernighan and Lin: the best move is taken even
- * if it makes the plan slower, its cut is locked, and of the moves made the best
- * prefix is kept. */
+/* Where a model is cut: first partitions by several rules, then moves of one or
+ * two blocks between neighbouring stages after Kernighan and Lin: the best move
+ * is made even if it makes the plan slower, its cut is locked, and the best of
+ * the visited partitions is kept. */
 #include "plan/trial.h"
 
 #include "plan/balance.h"
@@ -11,8 +11,8 @@
 #include <string.h>
 
 enum {
-    MOST_WORSE = 2,   /* moves in a row that do not help */
-    MOST_CUTS = 4096, /* that are enumerated to find one that fits */
+    MOST_WORSE = 2,   /* moves in a row without improvement */
+    MOST_CUTS = 4096, /* partitions to enumerate at most */
 };
 
 /* ---- Points ------------------------------------------------------------- */
@@ -22,7 +22,7 @@ static enum vp_status no_memory(struct vp_err *err)
     return vp_err_set(err, VP_ERR_NOMEM, "planning: out of memory");
 }
 
-/* A point with its own choices; freed by the caller. */
+/* Allocates the choices of a point; the caller frees them. */
 static bool make_point(const struct vp_trial *trial, struct vp_point *out)
 {
     *out = (struct vp_point){ .seconds = INFINITY };
@@ -34,7 +34,8 @@ static bool make_point(const struct vp_trial *trial, struct vp_point *out)
 
 enum rule { EVEN, BY_FLOPS, BY_TIME, BY_MEMORY, BY_RECOMPUTED, N_RULES };
 
-/* What block b adds to stage s under a rule. `like`: a point that was judged. */
+/* Returns the weight of block b on stage s under a rule. `like`: a point that
+ * has been judged, for BY_RECOMPUTED. */
 static double weight_of(const struct vp_trial *trial, enum rule rule, int s,
                         int b, const struct vp_point *like)
 {
@@ -62,8 +63,8 @@ static double weight_of(const struct vp_trial *trial, enum rule rule, int s,
     }
 }
 
-/* Choices belong to blocks, but follow from the stage: what a stage recomputes
- * of its blocks on average is what a block would cost there. */
+/* Returns the time of a stage's recomputation relative to its forward. Choices
+ * depend on the stage, so this estimates the cost of any block placed there. */
 static double recomputed_share(const struct vp_trial *trial,
                                const struct vp_point *like, int s)
 {
@@ -156,8 +157,8 @@ enum vp_status vp_trial_seed(struct vp_trial *trial, struct vp_point *best,
 
 /* ---- Moves -------------------------------------------------------------- */
 
-/* Moves `n` blocks over the cut behind stage `cut`, to the right if positive.
- * False: a stage would be empty. */
+/* Moves `n` blocks over the cut after stage `cut`, to the right if positive.
+ * Returns false if a stage would become empty. */
 static bool move(struct vp_point *point, int cut, int n)
 {
     if (point->partition[cut] - n < 1 || point->partition[cut + 1] + n < 1)
@@ -172,8 +173,8 @@ struct moves {
     bool locked[VP_MAX_STAGES];
 };
 
-/* The best move over a cut that is not locked, in `next`; returns the cut, -1 if
- * there is none. */
+/* Finds the best move over a cut that is not locked, and stores the moved point
+ * in `next`. `cut_out`: the cut, -1 if there is no move. */
 static enum vp_status find_move(struct vp_trial *trial, struct moves *moves,
                                 int *cut_out, struct vp_err *err)
 {
@@ -200,7 +201,7 @@ static enum vp_status find_move(struct vp_trial *trial, struct moves *moves,
     return VP_OK;
 }
 
-/* One pass from `best`; `gained_out`: it became better. */
+/* Runs one pass of moves from `best`. `gained_out`: `best` was improved. */
 static enum vp_status pass(struct vp_trial *trial, struct moves *moves,
                            bool *gained_out, struct vp_err *err)
 {
@@ -258,7 +259,8 @@ enum vp_status vp_trial_improve(struct vp_trial *trial, struct vp_point *best,
 
 /* ---- Any cut that fits -------------------------------------------------- */
 
-/* Cuts of n blocks into n_stages, at most MOST_CUTS + 1. */
+/* Returns the number of partitions of n blocks into n_stages, at most MOST_CUTS
+ * + 1. */
 static int64_t count_cuts(int n, int n_stages)
 {
     int64_t count = 1;
@@ -271,14 +273,14 @@ static int64_t count_cuts(int n, int n_stages)
     return count;
 }
 
-/* The next partition in lexical order; false after the last. */
+/* Goes to the next partition in lexical order. Returns false after the last. */
 static bool next_cut(int *partition, int n_stages)
 {
     int last = n_stages - 1, rest = partition[last];
 
     for (int s = last - 1; s >= 0; rest += partition[s--]) {
         if (rest == last - s)
-            continue; /* the stages behind have one block each */
+            continue; /* the later stages have one block each */
         partition[s]++;
         for (int k = s + 1; k < last; k++)
             partition[k] = 1;

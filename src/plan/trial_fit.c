@@ -1,27 +1,27 @@
-/* Which blocks of a rank keep, recompute or swap: a greedy choice by the seconds
- * that a byte of its peak costs. Steps of all blocks of the rank are sorted, and
- * as many are taken as memory asks for:
+/* Decides which blocks of a rank keep, recompute or swap: greedily, by the
+ * seconds that each saved byte of the peak costs. The steps of all blocks of the
+ * rank are sorted, and steps are taken until the rank fits:
  *
- *   bytes  |x                        each x is a step: one block goes on to a
+ *   bytes  |x                        each x is a step: one block changes to a
  *          |   x                     choice that keeps less; the next step costs
  *   limit  |------x------            more seconds per byte
  *          |          x      x
  *          +------------------> seconds
  *
- * Estimates say where to begin, exact bytes say how many steps it is. */
+ * Estimates give the first number of steps, exact bytes correct it. */
 #include "plan/trial.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Combinations of choices of a rank that are all looked at. */
+/* Ranks with at most this number of combinations are searched completely. */
 enum { MOST_COMBINATIONS = 700, MOST_BLOCKS = 16, MOST_OPTIONS = 16 };
 
 struct step {
     int block;
-    uint8_t to; /* choice */
+    uint8_t to; /* index of the new choice */
     double ratio;
-    int64_t saved; /* estimated */
+    int64_t saved; /* bytes, estimated */
 };
 
 struct steps {
@@ -121,7 +121,7 @@ static enum vp_status exact_sizes(struct vp_trial *trial,
     return vp_pricer_sizes(trial->search->pricer, &choices, out, err);
 }
 
-/* FLOPs of the list W are those of all blocks, less what moved to B. */
+/* FLOPs of the list W: those of all blocks, minus those that moved to B. */
 enum vp_status vp_trial_sizes(struct vp_trial *trial,
                               const struct vp_point *point, int stage,
                               struct vp_stage_sizes *out, struct vp_err *err)
@@ -141,7 +141,7 @@ enum vp_status vp_trial_sizes(struct vp_trial *trial,
     return VP_OK;
 }
 
-/* Bytes of a rank, all of its stages. */
+/* Returns the bytes of a rank, summed over its stages. */
 static enum vp_status rank_bytes(struct vp_trial *trial,
                                  const struct vp_point *point, int rank,
                                  int64_t *out, struct vp_err *err)
@@ -162,7 +162,7 @@ static enum vp_status rank_bytes(struct vp_trial *trial,
 
 /* ---- Steps -------------------------------------------------------------- */
 
-/* Bytes of peak that a choice saves where `n_slots` minibatches are kept. */
+/* Returns the bytes of the peak that choice `c` saves on `stage`. */
 static int64_t saved_by(const struct vp_trial *trial,
                         const struct vp_block_row *row,
                         const struct vp_schedule_stage *stage, int c)
@@ -176,9 +176,9 @@ static int64_t saved_by(const struct vp_trial *trial,
     return saved;
 }
 
-/* Seconds that a choice adds. Weight gradients that move from W to B take no
- * longer, but the backward of the stage before waits for them, once per
- * update. */
+/* Returns the seconds that a choice adds. Weight gradients that move from W to
+ * B take no longer, but once per update the backward of the previous stage
+ * waits for them. */
 static double price_of(const struct vp_trial *trial, int b, int c)
 {
     const struct vp_block_choice *choice = &trial->rows[b].choices[c];
@@ -187,7 +187,8 @@ static double price_of(const struct vp_trial *trial, int b, int c)
                                  (double)trial->shape.n_mb;
 }
 
-/* The lower hull of a block's choices, from keeping everything. */
+/* Appends the steps along the lower hull of a block's choices, beginning with
+ * the choice that keeps all activations. */
 static void add_steps(const struct vp_trial *trial, int b,
                       const struct vp_schedule_stage *stage, struct steps *out)
 {
@@ -217,8 +218,8 @@ static void add_steps(const struct vp_trial *trial, int b,
     }
 }
 
-/* Cheapest first; of equal ones the last block, whose recomputation the wait for
- * a gradient hides best. */
+/* Sorts the cheapest first; among equals the last block, because its
+ * recomputation is hidden best by the wait for the gradient. */
 static int compare_steps(const void *x, const void *y)
 {
     const struct step *a = x, *b = y;
@@ -246,8 +247,8 @@ static void list_steps(const struct vp_trial *trial,
     qsort(out->at, (size_t)out->n, sizeof(*out->at), compare_steps);
 }
 
-/* The point with the first `level` steps of a rank. Steps of a block come in
- * order: ratios of a hull grow. */
+/* Applies the first `level` steps of a rank to the point. The steps of a block
+ * are in order, because the ratios of a hull increase. */
 static void set_level(const struct vp_trial *trial, struct vp_point *point,
                       int rank, const struct steps *steps, int level)
 {
@@ -263,7 +264,8 @@ static void set_level(const struct vp_trial *trial, struct vp_point *point,
 
 /* ---- Fitting a rank ----------------------------------------------------- */
 
-/* The least level from `from` on that saves `need` more bytes, by estimate. */
+/* Returns the smallest level >= `from` that saves `need` more bytes, by
+ * estimate. */
 static int level_saving(const struct steps *steps, int from, int64_t need)
 {
     int level = from;
@@ -273,7 +275,8 @@ static int level_saving(const struct steps *steps, int from, int64_t need)
     return level;
 }
 
-/* The least level that `spare` bytes allow to go back to. */
+/* Returns the smallest level <= `from` that `spare` bytes allow, by
+ * estimate. */
 static int level_spending(const struct steps *steps, int from, int64_t spare)
 {
     int level = from;
@@ -283,8 +286,8 @@ static int level_spending(const struct steps *steps, int from, int64_t spare)
     return level;
 }
 
-/* Moves `level` by what bytes are too many or to spare until neighbours of the
- * same level are known: it fits, the one before does not. */
+/* Moves `level` according to the missing or spare bytes until a level fits and
+ * the one before does not. */
 static enum vp_status settle(struct vp_trial *trial, struct vp_point *point,
                              int rank, const struct steps *steps,
                              int64_t *lacks_out, struct vp_err *err)
@@ -317,7 +320,7 @@ static enum vp_status settle(struct vp_trial *trial, struct vp_point *point,
     }
     if (fitting > steps->n) {
         set_level(trial, point, rank, steps, steps->n);
-        return VP_OK; /* lacks are those of the highest level tried */
+        return VP_OK; /* lacks_out is that of the highest level tried */
     }
     *lacks_out = 0;
     set_level(trial, point, rank, steps, fitting);
@@ -326,8 +329,9 @@ static enum vp_status settle(struct vp_trial *trial, struct vp_point *point,
 
 /* ---- Few combinations --------------------------------------------------- */
 
-/* Combinations of choices of a rank's blocks; more than MOST_COMBINATIONS count
- * as one more. Their blocks are listed. */
+/* Lists the blocks of a rank and returns the number of combinations of their
+ * choices, at most MOST_COMBINATIONS + 1. In that case the list is
+ * incomplete. */
 static int list_blocks(const struct vp_trial *trial,
                        const struct vp_point *point, int rank, int *blocks,
                        int *n_out)
@@ -350,7 +354,7 @@ static int list_blocks(const struct vp_trial *trial,
     return n_combinations;
 }
 
-/* The next combination; false after the last. */
+/* Goes to the next combination. Returns false after the last. */
 static bool next_combination(const struct vp_trial *trial,
                              struct vp_point *point, const int *blocks, int n)
 {
@@ -364,7 +368,7 @@ static bool next_combination(const struct vp_trial *trial,
     return false;
 }
 
-/* Looks at all combinations: the cheapest that fits, else the smallest. */
+/* Tries all combinations: takes the cheapest that fits, else the smallest. */
 static enum vp_status settle_small(struct vp_trial *trial,
                                    struct vp_point *point, int rank,
                                    const int *blocks, int n, int64_t *lacks_out,
@@ -448,7 +452,7 @@ enum vp_status vp_trial_fit(struct vp_trial *trial, struct vp_point *point,
 
 /* ---- Other combinations ------------------------------------------------- */
 
-/* A combination that fits, and that no other beats in both costs. */
+/* A combination that fits, and is not worse than another one in both costs. */
 struct option {
     uint8_t choice[MOST_BLOCKS];
     double seconds, moved;
@@ -503,7 +507,8 @@ static enum vp_status list_options(struct vp_trial *trial,
     return VP_OK;
 }
 
-/* The fastest of a rank's options while the other ranks stay as they are. */
+/* Takes the fastest of a rank's options while the other ranks stay
+ * unchanged. */
 static enum vp_status polish_rank(struct vp_trial *trial,
                                   struct vp_point *point, int rank,
                                   bool *gained, struct vp_err *err)

@@ -1,5 +1,5 @@
-/* Times of a schedule's lists, for estimates: like the simulator, but without
- * rings that run out of buffers, shared devices and links that several stages
+/* Quick timing of a schedule's lists, for estimates: like the simulator, but
+ * without waits for free buffers, shared devices and links that several stages
  * share. About thirty times as fast. */
 #include "plan/trial.h"
 
@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Scratch of one evaluation: by stage and minibatch. */
+/* Scratch memory of one evaluation, by stage and minibatch. */
 struct board {
-    double *act, *grad; /* when the input of F and of B arrives; -1: not yet */
-    double *act_link, *grad_link; /* per stage: busy until */
-    double *done;                 /* minibatch: end of the first stage's B */
+    double *act, *grad; /* arrival of the input of F and of B; -1: not yet */
+    double *act_link, *grad_link; /* per stage: end of its last message */
+    double *done;                 /* per minibatch: end of B on stage 0 */
     double *clock;                /* per rank: end of its last item */
     int *next;                    /* per rank: its next item */
 };
@@ -63,7 +63,7 @@ void vp_lists_release(struct vp_lists *lists)
     lists->times = NULL;
 }
 
-/* Sends a message that is ready at `ready`; returns its arrival. */
+/* Sends a message that is ready at `ready`. Returns its arrival. */
 static double deliver(double *link, double ready, double seconds, double copy,
                       double latency)
 {
@@ -81,7 +81,7 @@ static double latency_between(const struct vp_schedule *schedule, int a, int b,
                : costs->sched.latency;
 }
 
-/* Runs one item of a rank; false: its input has not arrived. */
+/* Runs one item of a rank. Returns false if its input has not arrived. */
 static bool run_item(const struct vp_lists *lists, struct board *board,
                      const struct vp_plan_costs *costs, int rank,
                      const struct vp_lists_item *item)
@@ -147,7 +147,7 @@ static void clear(const struct vp_lists *lists, struct board *board,
     }
 }
 
-/* The end of all ranks, with their reductions and updates. */
+/* Returns the end of the last rank, including reductions and updates. */
 static double end_of(const struct vp_lists *lists, const struct board *board,
                      const struct vp_plan_costs *costs)
 {
@@ -190,7 +190,7 @@ double vp_lists_seconds(const struct vp_lists *lists,
     }
     for (int r = 0; r < schedule->n_ranks; r++)
         if (board.next[r] < lists->first[r + 1])
-            return INFINITY; /* lists that wait for each other */
+            return INFINITY; /* deadlock: the lists wait for each other */
     if (vp_generator_find(schedule->name)->stream && to > from)
         return (board.done[to] - board.done[from]) / (to - from);
     return end_of(lists, &board, costs) / schedule->n_mb;

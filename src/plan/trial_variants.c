@@ -1,4 +1,4 @@
-/* The schedules that a search tries. */
+/* Lists the schedules that a search tries. */
 #include "plan/trial.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ struct variants {
     int n;
 };
 
-/* Both forms of recomputation, if it is free. */
+/* Adds a variant, if recomputation is free with both of its forms. */
 static void add(struct variants *to, struct vp_variant variant)
 {
     const struct vp_plan *base = to->input->base;
@@ -20,7 +20,7 @@ static void add(struct variants *to, struct vp_variant variant)
 
     if (n_stages > VP_MAX_STAGES || n_stages > to->search->n_blocks)
         return;
-    /* Ratios and buffers are those of the stages that the base has. */
+    /* Ratios and buffers are given per stage of the base plan. */
     if (!to->input->free_recompute &&
         (base->recompute_ratio || base->swap_ratio || base->swap_buffers) &&
         n_stages != vp_plan_n_stages(base))
@@ -35,7 +35,8 @@ static void add(struct variants *to, struct vp_variant variant)
     }
 }
 
-/* The memory of a rank in half stages: as much as 1f1b, three quarters, half. */
+/* Adds a variant for each memory of a rank, in chunks: three quarters of that
+ * of 1f1b, and half. */
 static void add_memories(struct variants *to, struct vp_variant variant)
 {
     int p = to->input->base->n_stages;
@@ -61,11 +62,11 @@ static void add_generator(struct variants *to,
     if (generator->forward_only || generator->planned ||
         generator->stream != to->input->stream)
         return;
-    /* Streams differ in when weights are updated: the given one stays. */
+    /* Streams differ in when weights are updated, so the given one is kept. */
     if (given && given->stream && generator->stream && generator != given)
         return;
     if (one_rank && to->n > 0)
-        return; /* nothing can overlap: the first is as good as any */
+        return; /* nothing can overlap: all schedules are equal */
     variant.v_shape = generator->v_shape;
     if (generator->v_shape) {
         variant.n_chunks = 2;
@@ -85,7 +86,7 @@ static void add_generator(struct variants *to,
     }
 }
 
-/* The schedule of the base plan, as it is. */
+/* Adds the schedule of the base plan unchanged. */
 static void add_given(struct variants *to)
 {
     const struct vp_plan *base = to->input->base;

@@ -1,3 +1,5 @@
+/* Prices a plan without a device and compares it with the memory of this host
+ * and the user's limits. */
 #include "runtime/fit.h"
 
 #include "base/host.h"
@@ -89,7 +91,7 @@ static bool is_here(const struct vp_train_config *config, int rank)
     return !config->world || vp_world_is_mine(config->world, rank);
 }
 
-/* Bytes that a rank's stages swap to the host. */
+/* Bytes of host memory for the swapped activations of a rank's stages. */
 static size_t swapped_bytes(const struct vp_schedule *schedule,
                             const struct vp_stage_price *stages, int rank)
 {
@@ -101,9 +103,9 @@ static size_t swapped_bytes(const struct vp_schedule *schedule,
     return (size_t)sum;
 }
 
-/* Bytes of a rank's stages, of the copies that are made to save them and of what
- * they swap; replicas are alike, and the first one is saved. Of a device with
- * memory of its own: what is swapped. */
+/* Bytes of host memory that a rank needs: its stages, their copies for
+ * checkpoints, and swapped activations. Replicas are equal, and only the first
+ * one is saved. For a device with its own memory: swapped activations only. */
 static size_t rank_bytes(const struct vp_train_config *config,
                          const struct vp_schedule *schedule,
                          const struct vp_stage_price *stages, int rank)
@@ -124,9 +126,10 @@ static size_t rank_bytes(const struct vp_train_config *config,
     return (size_t)sum;
 }
 
-/* Beyond what is planned, a process maps stacks of threads that are not started
- * yet (of ranks, readers, the writer and copiers), two arenas of malloc(), and what
- * oneDNN makes at its first products: code, and packed tiles per thread. */
+/* Address space beyond the planned memory: stacks of threads that have not
+ * started yet (ranks, readers, the writer, copiers), two arenas of malloc(),
+ * and what oneDNN allocates at its first products: code, and packed tiles per
+ * thread. */
 enum { EXTRA_THREADS = 2 };
 #define LIBRARY_BYTES ((size_t)64 << 20)
 #define TILES_BYTES ((size_t)4 << 20)
@@ -146,7 +149,7 @@ static size_t unplanned_bytes(size_t n_ranks, size_t n_threads,
            VP_HOST_ARENAS * VP_HOST_ARENA_BYTES + LIBRARY_BYTES;
 }
 
-/* Threads that swap: two for each stage that does. */
+/* Counts the copier threads of a rank: two for each stage that swaps. */
 static size_t count_copiers(const struct vp_schedule *schedule,
                             const struct vp_stage_price *stages, int rank)
 {
@@ -185,8 +188,9 @@ struct vp_host_need vp_fit_host_need(const struct vp_train_config *config,
     return need;
 }
 
-/* A device refuses what it has no room for. The host would give pages until it
- * has to kill a process, and oneDNN crashes where it cannot map memory. */
+/* Refuses early. A device refuses an allocation that does not fit, but the host
+ * hands out pages until it has to kill a process, and oneDNN crashes if it
+ * cannot map memory. */
 static enum vp_lack host_lacks(const struct vp_host_need *need,
                                struct vp_err *err)
 {
@@ -201,11 +205,12 @@ static enum vp_lack host_lacks(const struct vp_host_need *need,
                       swaps ? "swap_ratio batch_size recompute_ratio stages"
                             : "batch_size recompute_ratio stages",
                       "%s %s, this machine has %s left",
-                      only    ? "what the stages here swap needs"
-                      : swaps ? "the stages here, what they swap and the "
-                                "copies to save them need"
-                              : "the stages here and the copies to save them "
-                                "need",
+                      only ? "swapped activations of the stages here need"
+                      : swaps
+                          ? "the stages here, their swapped activations and "
+                            "the copies to save them need"
+                          : "the stages here and the copies to save them "
+                            "need",
                       needs, has);
         return VP_LACK_MEMORY;
     }

@@ -1,7 +1,7 @@
-/* Joining blocks, which have a history each, to the stages of a plan. */
+/* Joins blocks, each with its own history, to the stages of a plan. */
 #include "runtime/state.h"
 
-/* Returns false if versions that the stage needs are not there. */
+/* Returns false if a version that the stage needs is missing. */
 static bool join_stage(const struct vp_block_state *blocks, int n, int lag,
                        int stage, struct vp_progress *progress)
 {

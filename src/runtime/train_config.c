@@ -1,3 +1,4 @@
+/* Backend and stage configurations, derived from that of a trainer. */
 #include "runtime/train_config.h"
 
 #include "backend/facts.h"

@@ -1,3 +1,5 @@
+/* Times copies between a device and the host, and runs copies as a background
+ * load. */
 #include "runtime/profile/copies.h"
 
 #include "base/clock.h"
@@ -13,7 +15,7 @@ enum { N_REPEATS = 7, OUT = 0, IN = 1, LOAD_TIMEOUT_MS = 10000 };
 
 static const size_t n_copied = (size_t)32 << 20;
 
-/* One direction: a buffer at each end and a stream. */
+/* One direction of copies: a buffer at each end and a stream. */
 struct lane {
     struct vp_device *device;
     struct vp_stream *stream;
@@ -68,7 +70,7 @@ static enum vp_status measure(struct lane lanes[2], int timeout_ms,
     double rates[4][N_REPEATS];
 
     for (int i = -1; i < N_REPEATS; i++) {
-        int at = i < 0 ? 0 : i; /* the first round warms up */
+        int at = i < 0 ? 0 : i; /* the first round is warm-up */
 
         for (int way = OUT; way <= IN; way++) {
             VP_TRY(lane_copy(&lanes[way], way));
@@ -188,7 +190,8 @@ double vp_copies_host_rate(void)
             int64_t start = vp_clock_ns();
 
             memcpy(to, from, n_copied);
-            from[i] = to[n_copied - 1]; /* the copy is not left out */
+            /* The compiler must not drop the copy. */
+            from[i] = to[n_copied - 1];
             rates[i] = (double)n_copied /
                        (1e-9 * (double)(vp_clock_ns() - start + 1));
         }

@@ -1,3 +1,4 @@
+/* Times one rank while other ranks compute on threads of their own. */
 #include "runtime/profile/crowd.h"
 
 #include "runtime/profile/median.h"
@@ -7,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Minibatches before those that are timed; between updates; in flight. */
+/* Minibatches before the timed ones; between two updates; in flight. */
 enum { N_WARM = 9, N_BETWEEN = 4, N_SLOTS = 8 };
 
 struct crowd {
@@ -16,17 +17,18 @@ struct crowd {
     pthread_t *threads;
     int n_threads;
     atomic_bool stop;
-    atomic_int n_ready, failed; /* failed: the first bad status */
+    atomic_int n_ready, failed; /* failed: the last bad status */
 };
 
-/* Ranks other than the first: run until they are told to stop. */
+/* A rank other than the first: runs minibatches until crowd->stop. */
 struct member {
     struct crowd *crowd;
     struct vp_probe *probe;
 };
 
-/* A minibatch; after some of them an update, which finds weights, gradients and
- * moments where a pipeline does: not in the caches. Else out->update is 0. */
+/* Runs a minibatch, and after every N_BETWEEN of them an update, which finds
+ * weights, gradients and moments outside of the caches, as in a pipeline.
+ * out->update is 0 without an update. */
 static enum vp_status run_once(struct vp_probe *probe,
                                struct vp_probe_times *out)
 {
@@ -82,8 +84,8 @@ static void stop(struct crowd *crowd)
     crowd->n_threads = 0;
 }
 
-/* Medians on the first rank. While others warm up, it works too and does not
- * count. */
+/* Measures medians on the first rank. It also runs, without counting, while the
+ * others warm up. */
 static enum vp_status time_first(struct crowd *crowd,
                                  struct vp_crowd_times *out)
 {

@@ -1,3 +1,4 @@
+/* Times messages between two threads of a process. */
 #include "runtime/profile/handover.h"
 
 #include "base/clock.h"
@@ -6,16 +7,15 @@
 
 #include <pthread.h>
 
-/* The sender computes for a while before each message, so that the receiver
- * really waits: a thread that was put to sleep is slower to notice than one that
- * still polls. */
+/* The sender computes for this time before each message, so that the receiver
+ * really waits: a sleeping thread notices later than one that still polls. */
 enum { N_MESSAGES = 48, COMPUTE_NS = 500000 };
 
 struct pair {
     struct vp_world *world;
     struct vp_channel *channel;
     double seconds[N_MESSAGES];
-    enum vp_status status; /* of the receiver */
+    enum vp_status status; /* status of the receiver */
 };
 
 static void *receive(void *arg)

@@ -1,3 +1,4 @@
+/* The median of measurements. */
 #include "runtime/profile/median.h"
 
 #include <stdlib.h>

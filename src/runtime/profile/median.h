@@ -1,8 +1,8 @@
-/* The median: a disturbed measurement does not move it. */
+/* The median of measurements; robust against outliers. */
 #ifndef VP_RUNTIME_PROFILE_MEDIAN_H
 #define VP_RUNTIME_PROFILE_MEDIAN_H
 
-/* Of n > 0 numbers, which are sorted; the lower one of two in the middle. */
+/* Sorts `numbers` and returns their median, the lower one of two; n > 0. */
 double vp_median(double *numbers, int n);
 
 #endif

@@ -1,3 +1,4 @@
+/* Builds a stage with random input, runs its lists and times them. */
 #include "runtime/profile/probe.h"
 
 #include "base/rng.h"
@@ -15,7 +16,7 @@ static uint32_t random_at(int value, int64_t i)
         .v[0];
 }
 
-/* Ids below this number are known to the operator that reads `value`. */
+/* Returns the number of ids that the operator which reads `value` accepts. */
 static int64_t n_ids(const struct vp_graph *graph, vp_val value)
 {
     for (int i = 0; i < graph->n_ops; i++) {
@@ -33,7 +34,7 @@ static int64_t n_ids(const struct vp_graph *graph, vp_val value)
     return 1;
 }
 
-/* A model input: any ids, all of them real tokens. */
+/* Fills a model input with random ids; masks are all 1. */
 static void fill_ids(const struct vp_graph *graph, vp_val value, int32_t *out)
 {
     int64_t n = graph->values[value].rows * graph->values[value].cols;
@@ -45,7 +46,7 @@ static void fill_ids(const struct vp_graph *graph, vp_val value, int32_t *out)
                      : (int32_t)(random_at(value, i) % (uint64_t)below);
 }
 
-/* Numbers of both signs of about the size `scale`. */
+/* Fills a value with random numbers in [-scale, scale). */
 static enum vp_status fill_reals(const struct vp_graph *graph, vp_val value,
                                  float scale, void *out)
 {
@@ -65,7 +66,7 @@ static enum vp_status fill_reals(const struct vp_graph *graph, vp_val value,
     return VP_OK;
 }
 
-/* The values of a boundary, in memory of the host. */
+/* Fills the values of a boundary, in host memory. */
 static enum vp_status fill_boundary(const struct vp_graph *graph,
                                     const struct vp_boundary *boundary,
                                     float scale, char *host)
@@ -139,7 +140,7 @@ static void find_parts(struct vp_probe *probe, enum vp_list list)
                     program->spec.first_block;
         bool own = block >= 0 && block < program->spec.n_blocks;
 
-        /* What lowering adds belongs to the block beside it. */
+        /* Calls that lowering adds count for the block before them. */
         if (n > 0 &&
             (!own || parts[n - 1].block == block || n == VP_STOPWATCH_LAPS))
             parts[n - 1].n++;
@@ -220,7 +221,7 @@ void vp_probe_release(struct vp_probe *probe)
 
 /* ---- Running ------------------------------------------------------------ */
 
-/* Laps: a list as a whole, or one per part. */
+/* Runs a list as one lap, or with one lap per part. */
 static enum vp_status run_list(struct vp_probe *probe, struct vp_slot *slot,
                                enum vp_list list, bool in_parts)
 {
@@ -249,7 +250,7 @@ static double lap_seconds(const struct vp_stopwatch *watch, int i)
     return 1e-9 * (double)(watch->ns[i + 1] - watch->ns[i]);
 }
 
-/* Takes over the laps of a list from number `at` on. */
+/* Stores the laps of a list, the first of which has the number `at`. */
 static void note_list(const struct vp_probe *probe, enum vp_list list,
                       bool in_parts, int at, struct vp_probe_times *out)
 {
@@ -264,8 +265,8 @@ static void note_list(const struct vp_probe *probe, enum vp_list list,
             &probe->watch, at + i);
 }
 
-/* The slot that a list of minibatch `n_run` uses: backward follows n_slots - 1
- * forwards later, from the first one that has been forward on. */
+/* Returns the slot that a list uses for run number `n_run`. Backward runs
+ * n_slots - 1 minibatches behind forward, at first with minibatch 0. */
 static struct vp_slot *slot_of(struct vp_probe *probe, enum vp_list list)
 {
     int64_t n = probe->n_run, behind = probe->n_slots - 1;
@@ -275,14 +276,14 @@ static struct vp_slot *slot_of(struct vp_probe *probe, enum vp_list list)
     return &probe->stage.slots[n % probe->n_slots];
 }
 
-/* Times are read at the end of the minibatch: until then a host runs ahead of a
- * device that lags behind it, as in training. */
+/* Times are read at the end of the minibatch: until then the host runs ahead of
+ * an asynchronous device, as in training. */
 enum vp_status vp_probe_run(struct vp_probe *probe, bool in_parts,
                             struct vp_probe_times *out)
 {
     struct vp_stage *stage = &probe->stage;
     const struct vp_program *program = &stage->plan.train[0];
-    int first[VP_LIST_COUNT]; /* laps */
+    int first[VP_LIST_COUNT]; /* number of the first lap */
 
     VP_TRY(vp_stopwatch_start(&probe->watch, stage->stream));
     for (int list = 0; list < VP_LIST_COUNT; list++) {

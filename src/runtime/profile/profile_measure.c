@@ -1,3 +1,5 @@
+/* Measures a profile: windows of blocks, candidate sets, loads, copies and
+ * messages. */
 #include "runtime/profile/profile_measure.h"
 
 #include "base/clock.h"
@@ -11,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* N_WARM: kernels are chosen and lists are captured at the first runs. BESIDE:
- * blocks on each side of one that is measured. */
+/* N_WARM: warm-up runs, in which kernels are chosen and lists are captured.
+ * BESIDE: neighbours on each side of a measured block. */
 enum { N_WARM = 3, N_LEAST = 3, N_USUAL = 9, N_MOST = 64, BESIDE = 1 };
 
 struct window {
@@ -24,10 +26,10 @@ struct meter {
     const struct vp_graph *graph;
     int64_t end_ns;
     struct vp_block_key *keys; /* per block of the model */
-    int *target;               /* per block: the one measured in its place */
+    int *target; /* per block: the block that is measured in its place */
     struct window *windows;
     int n_windows;
-    int *window_of; /* per block that is measured */
+    int *window_of; /* per block that is measured: its window */
     struct vp_device_profile *out;
 };
 
@@ -38,7 +40,7 @@ static bool same_key(const struct vp_block_key *a, const struct vp_block_key *b)
     return a->low == b->low && a->high == b->high;
 }
 
-/* The middle one of the blocks with the key of block `b`. */
+/* Returns the middle one of the blocks with the key of block `b`. */
 static int middle_of(const struct meter *meter, int b)
 {
     int n = 0, at = 0;
@@ -60,7 +62,8 @@ static struct window around(const struct meter *meter, int block)
     return (struct window){ first, end - first };
 }
 
-/* Adds a window, or widens the last one. Blocks come in ascending order. */
+/* Adds a window, or extends the last one. Called in ascending order of
+ * blocks. */
 static int add_window(struct meter *meter, struct window add)
 {
     struct window *last = meter->n_windows > 0
@@ -103,7 +106,8 @@ static int n_repeats(const struct meter *meter)
     return is_late(meter) ? N_LEAST : n > 0 ? n : N_USUAL;
 }
 
-/* Medians over runs. `in_parts`: also block by block, in turns. */
+/* Computes medians over several runs. `in_parts`: also times the blocks, in
+ * alternate runs. */
 static enum vp_status repeat(const struct meter *meter, struct vp_probe *probe,
                              bool in_parts, struct vp_probe_times *out)
 {
@@ -134,7 +138,8 @@ static enum vp_status repeat(const struct meter *meter, struct vp_probe *probe,
     return st;
 }
 
-/* What a list takes for block `b` of a window: its share of the whole. */
+/* Returns the seconds of a list for block `b` of a window: its share of the
+ * whole list. */
 static double share_of(const struct vp_probe_times *times, enum vp_list list,
                        int b)
 {
@@ -171,13 +176,14 @@ static struct vp_stage_spec spec_of(const struct meter *meter,
     };
 }
 
-/* The times of a stage with all its variants: as 1f1b runs it, with W apart, and
- * beside copies. */
+/* Times of a window: backward in one list, with separate W, and beside
+ * copies. */
 struct window_times {
     struct vp_probe_times fused, split, beside;
 };
 
-/* The same lists while copy engines work; without copy engines, as before. */
+/* Repeats the measurement while the copy engines work. Without copy engines the
+ * times are those of `alone`. */
 static enum vp_status measure_beside(const struct meter *meter,
                                      struct vp_probe *probe,
                                      const struct vp_probe_times *alone,
@@ -221,7 +227,7 @@ static double factor(double beside, double alone)
     return alone > 0.0 ? beside / alone : 1.0;
 }
 
-/* Parameters of a block that are trained there. */
+/* Returns the number of trained parameters of a block. */
 static double n_trained(const struct vp_graph *graph, int block)
 {
     double n = 0.0;
@@ -243,8 +249,8 @@ static double update_share(const struct vp_graph *graph,
     return sum > 0.0 ? n_trained(graph, block) / sum : 0.0;
 }
 
-/* Backward as one list takes b + w; how it is shared out between them is seen
- * where W is a list of its own. */
+/* Backward in one list takes b + w. The ratio of the two comes from the
+ * measurement with separate W. */
 static struct vp_block_seconds block_seconds(const struct window_times *times,
                                              int b)
 {
@@ -311,8 +317,8 @@ static enum vp_status measure_window(struct meter *meter, int w,
 
 /* ---- Recomputation ------------------------------------------------------ */
 
-/* Candidate number `c` of every block of the window; its last one, if it has
- * fewer. */
+/* Chooses candidate set number `c` of every block of the window; the last one
+ * of a block that has fewer. */
 static void choose_sets(const struct meter *meter, const struct window *window,
                         int c, uint64_t sets[VP_PROBE_BLOCKS])
 {
@@ -335,7 +341,8 @@ static int most_sets(const struct meter *meter, int w)
     return most;
 }
 
-/* Where there is no time left: by the FLOPs and bytes that it has of F. */
+/* Used when the time limit is over: estimates a set from its share of F by
+ * FLOPs and bytes. */
 static void estimate_sets(const struct meter *meter, int block, int c)
 {
     struct vp_profile_block *to = find_block(meter, block), guess;
@@ -379,7 +386,8 @@ static enum vp_status measure_set(struct meter *meter, int w, int c,
 
 /* ---- The machine -------------------------------------------------------- */
 
-/* The middle of the model, of the size of a stage of `n_ranks`. */
+/* Returns the middle of the model, with the number of blocks of a stage of
+ * `n_ranks` ranks. */
 static struct window stage_window(const struct meter *meter, int n_ranks)
 {
     int n_blocks = meter->graph->n_blocks, n = n_blocks / n_ranks;
@@ -388,8 +396,9 @@ static struct window stage_window(const struct meter *meter, int n_ranks)
     return (struct window){ (n_blocks - n) / 2, n };
 }
 
-/* By the seconds of blocks, which were measured alone: the factors hold what a
- * stage takes beyond its blocks, too. */
+/* Returns the slowdown relative to blocks, which were measured in small
+ * windows: the factors include the time of a stage beyond that of its
+ * blocks. */
 static struct vp_profile_load load_of(const struct meter *meter,
                                       const struct window *window, int n_ranks,
                                       const struct vp_crowd_times *times)
@@ -411,7 +420,7 @@ static struct vp_profile_load load_of(const struct meter *meter,
     };
 }
 
-/* k ranks at work take k / capacity as long as one. */
+/* The capacity c is defined by: k ranks take k / c times as long as one. */
 static double capacity_of(int n_ranks, const struct vp_crowd_times *alone,
                           const struct vp_crowd_times *together)
 {
@@ -421,8 +430,8 @@ static double capacity_of(int n_ranks, const struct vp_crowd_times *alone,
     return capacity < 1.0 ? 1.0 : capacity > n_ranks ? n_ranks : capacity;
 }
 
-/* The number of ranks after `n`: doubled, and all in the end. Where ranks share a
- * device only all of them are of interest. */
+/* Returns the next number of ranks to measure: twice `n`, and finally all.
+ * Where ranks share a device only all of them together are measured. */
 static int next_load(const struct meter *meter, int n)
 {
     int all = meter->request->n_ranks;
@@ -453,7 +462,7 @@ static enum vp_status measure_loads(struct meter *meter, struct vp_err *err)
         out->capacity = capacity_of(n, &alone, &together);
         if (!cores || out->n_loads + 2 > VP_PROFILE_MAX_LOADS)
             continue;
-        if (out->n_loads == 0) /* a stage, where blocks were timed alone */
+        if (out->n_loads == 0) /* a whole stage, compared with its blocks */
             out->loads[out->n_loads++] = load_of(meter, &window, 1, &alone);
         out->loads[out->n_loads++] = load_of(meter, &window, n, &together);
     }
@@ -469,7 +478,8 @@ static enum vp_status measure_links(struct meter *meter, struct vp_err *err)
     struct vp_backend *backend;
     enum vp_status st;
 
-    /* Before the thread is pinned: its own threads would share its core. */
+    /* Before the thread is pinned: threads that it creates would share its
+     * core. */
     st = vp_handover_measure(&out->same_host.seconds);
     if (st == VP_OK) {
         VP_TRY(vp_backend_open(config->backend, &with, &backend, err));
@@ -494,8 +504,8 @@ static enum vp_status measure_links(struct meter *meter, struct vp_err *err)
     return VP_OK;
 }
 
-/* The rate that all blocks reached together, for blocks that are not in the
- * profile. */
+/* Sets the rate that all blocks reached together, for blocks that are not in
+ * the profile. */
 static void set_rates(struct meter *meter)
 {
     struct vp_profile_rates *rates = &meter->out->rates;
@@ -572,7 +582,8 @@ static enum vp_status measure_all(struct meter *meter, struct vp_err *err)
     return VP_OK;
 }
 
-/* Devices pin the thread that runs their stages: it is not the caller's. */
+/* The measurement runs on its own thread, because devices pin the thread that
+ * runs their stages. */
 struct work {
     struct meter *meter;
     struct vp_err *err;

@@ -1,3 +1,4 @@
+/* Times laps of work with events of the device, or with the host's clock. */
 #include "runtime/profile/stopwatch.h"
 
 #include "base/clock.h"

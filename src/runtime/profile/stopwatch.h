@@ -1,4 +1,4 @@
-/* Times of work on a device, by its own clock where it lags behind its host. */
+/* Times work on a device, with the device's own clock if it is asynchronous. */
 #ifndef VP_RUNTIME_PROFILE_STOPWATCH_H
 #define VP_RUNTIME_PROFILE_STOPWATCH_H
 
@@ -7,7 +7,7 @@
 enum { VP_STOPWATCH_LAPS = 128 };
 
 struct vp_stopwatch {
-    struct vp_event **events; /* NULL: the device does its work at once */
+    struct vp_event **events; /* NULL: the device is synchronous */
     int64_t ns[VP_STOPWATCH_LAPS + 1];
     int n;
 };
@@ -16,14 +16,14 @@ enum vp_status vp_stopwatch_init(struct vp_stopwatch *watch,
                                  struct vp_device *device);
 void vp_stopwatch_release(struct vp_stopwatch *watch);
 
-/* Begins anew: forgets all laps and marks the start of the first. */
+/* Drops all laps and marks the start of the first. */
 enum vp_status vp_stopwatch_start(struct vp_stopwatch *watch,
                                   struct vp_stream *stream);
-/* Marks the end of a lap; at most VP_STOPWATCH_LAPS. */
+/* Marks the end of a lap; at most VP_STOPWATCH_LAPS laps. */
 enum vp_status vp_stopwatch_lap(struct vp_stopwatch *watch,
                                 struct vp_stream *stream);
-/* Waits for the last mark, up to `timeout_ms`. Afterwards ns[i] .. ns[i + 1] is
- * lap i. */
+/* Waits up to `timeout_ms` for the last mark. Then lap i lasts from ns[i] to
+ * ns[i + 1], in nanoseconds. */
 enum vp_status vp_stopwatch_read(struct vp_stopwatch *watch, int timeout_ms);
 
 #endif

@@ -1,7 +1,9 @@
+/* Packs actions into words that can be written and read atomically. */
 #include "runtime/rank/blackbox.h"
 
-/* An action in one word, so that no reader sees half of one: 32 bits minibatch,
- * 12 peer + 1, 8 stage, 8 kind + 1, 1 evaluation. */
+/* An action in one word, so that a reader never sees half of one: 32 bits
+ * minibatch, 12 bits peer + 1, 8 bits stage, 8 bits kind + 1, 1 bit
+ * evaluation. */
 enum { PEER_AT = 32, STAGE_AT = 44, KIND_AT = 52, EVAL_AT = 60 };
 
 static uint64_t pack(const struct vp_action *action, int32_t mb, bool eval)

@@ -1,3 +1,4 @@
+/* Records when an asynchronous device ran the actions of its rank. */
 #include "runtime/rank/device_log.h"
 
 #include "runtime/rank/internal.h"
@@ -5,21 +6,24 @@
 
 #include <stdlib.h>
 
-/* Actions that a rank may be ahead of its device before times are lost. */
+/* Maximum number of actions that a rank can be ahead of its device without
+ * losing times. */
 enum { MAX_AHEAD = 512 };
 
 struct entry {
     struct vp_trace_event event;
-    int64_t summed_ns; /* of it, adding gradients of replicas */
+    int64_t summed_ns; /* the part that adds gradients of replicas */
     double flops;
-    bool timed; /* the device has work; else a message */
+    bool timed; /* the device has work to do; false: a message */
     struct vp_event *begin, *end;
 };
 
 struct vp_device_log {
-    int64_t first, next; /* entries on their way, by number */
-    int64_t last_ns;     /* where the action before ended; 0: there is none */
-    int64_t waited_ns;   /* of the rank, when the action began */
+    /* Numbers of the first entry not yet recorded, and of the next one. */
+    int64_t first, next;
+    int64_t last_ns; /* end of the last recorded action; 0: there is none */
+    /* Wait time of the rank at the start of the current action. */
+    int64_t waited_ns;
     struct entry entries[MAX_AHEAD];
 };
 
@@ -67,7 +71,7 @@ static bool is_message(enum vp_action_kind kind)
            kind == VP_ACTION_SEND_GRAD || kind == VP_ACTION_RECV_GRAD;
 }
 
-/* True for waits of the device for a copy of swapped values. */
+/* Returns true for waits of the device for a copy of swapped values. */
 static bool is_wait(enum vp_action_kind kind)
 {
     return kind == VP_ACTION_SWAP_FREE || kind == VP_ACTION_SWAP_READY;
@@ -80,7 +84,7 @@ static int64_t within(int64_t ns, int64_t most)
     return ns < 0 ? 0 : ns < most ? ns : most;
 }
 
-/* A send takes the device no time; a receive takes all until `begin_ns`. */
+/* A send takes no device time; a receive takes the time until `begin_ns`. */
 static void record_message(struct vp_rank *rank, struct entry *entry,
                            int64_t begin_ns)
 {
@@ -98,7 +102,7 @@ static void record_message(struct vp_rank *rank, struct entry *entry,
     vp_recorder_add(rank->recorder, *event);
 }
 
-/* Stages of a rank may overlap on the device; in a record they follow each
+/* Stages of a rank may overlap on the device; the record shows one after the
  * other. */
 static void record_action(struct vp_rank *rank, struct entry *entry,
                           int64_t begin_ns, int64_t end_ns)
@@ -118,7 +122,8 @@ static void record_action(struct vp_rank *rank, struct entry *entry,
     vp_recorder_add(rank->recorder, *event);
 }
 
-/* The next action that is work for the device; `next` if there is none. */
+/* Returns the number of the next entry with work for the device; log->next if
+ * there is none. */
 static int64_t next_timed(struct vp_device_log *log)
 {
     int64_t i = log->first;
@@ -128,8 +133,8 @@ static int64_t next_timed(struct vp_device_log *log)
     return i;
 }
 
-/* Records the next action with the messages before it; false if the device has
- * not come that far. */
+/* Records the next action and the messages before it. Returns false if the
+ * device has not finished it. */
 static bool record_next(struct vp_rank *rank)
 {
     struct vp_device_log *log = rank->device_log;
@@ -151,7 +156,7 @@ static bool record_next(struct vp_rank *rank)
     return true;
 }
 
-/* ---- What the rank does ------------------------------------------------- */
+/* ---- Calls of the rank -------------------------------------------------- */
 
 void vp_device_log_begin(struct vp_rank *rank, const struct vp_action *action)
 {
@@ -180,7 +185,7 @@ void vp_device_log_end(struct vp_rank *rank, const struct vp_action *action,
     log->next++;
     while (record_next(rank))
         ;
-    /* The oldest gives way: a gap in the record, not a wait. */
+    /* Drops the oldest entry in place of waiting: the record has a gap. */
     if (log->next - log->first == MAX_AHEAD)
         log->first++;
 }

@@ -1,4 +1,4 @@
-/* Private to the executor: what rank.c, reduce.c and update.c share. */
+/* Private to the executor: helpers that rank.c, reduce.c and update.c share. */
 #ifndef VP_RUNTIME_RANK_INTERNAL_H
 #define VP_RUNTIME_RANK_INTERNAL_H
 
@@ -14,13 +14,14 @@ static inline struct vp_rank_stage *stage_of(struct vp_rank *rank,
     vp_bug(__FILE__, __LINE__, "action of a stage on another rank");
 }
 
-/* The list of the schedule that the rank walks. */
+/* Returns the list of the schedule that the rank runs. */
 static inline const struct vp_rank_list *list_of(const struct vp_rank *rank)
 {
     return &rank->job->schedule->ranks[rank->group];
 }
 
-/* The rank that is the peer of an action: the same member of another group. */
+/* Returns the rank that is the peer of an action: the member with the same
+ * number in another group. */
 static inline int peer_of(const struct vp_rank *rank,
                           const struct vp_action *action)
 {
@@ -40,8 +41,8 @@ static inline bool is_last(const struct vp_rank *rank, int stage)
     return stage == rank->pipeline->n_stages - 1;
 }
 
-/* The number of a minibatch in the run. A synchronous schedule numbers them
- * within its group, a stream within the run. */
+/* Returns the number of a minibatch in the run. A synchronous schedule numbers
+ * minibatches within its group, a stream within the run. */
 static inline uint64_t run_minibatch(const struct vp_rank *rank, int mb)
 {
     const struct vp_job *job = rank->job;
@@ -56,18 +57,19 @@ static inline int64_t version_of(const struct vp_rank *rank,
     return rank->job->sync ? rs->stage.newest : action->version;
 }
 
-/* For one wait of the rank. */
+/* Returns the time limit for one wait of the rank. */
 static inline struct vp_limit limit_of(const struct vp_rank *rank)
 {
     return vp_limit_ms(rank->pipeline->config->timeout_ms);
 }
 
-/* rank.c: what a test wants to happen here; VP_OK: nothing, or `*skip`. */
+/* rank.c: injects the fault that a test wants here. VP_OK: none, or drop the
+ * message if `*skip` is set. */
 enum vp_status vp_rank_inject(struct vp_rank *rank,
                               const struct vp_action *action, bool *skip);
 
-/* reduce.c: runs the B or W of a minibatch; after the last one before a REDUCE
- * the gradients are on their way. */
+/* reduce.c: runs the B or W of a minibatch. Within the last one before a REDUCE
+ * the gradients are offered to the other replicas, bundle by bundle. */
 enum vp_status vp_run_backward(struct vp_rank *rank,
                                const struct vp_action *action,
                                enum vp_list list,
@@ -75,7 +77,8 @@ enum vp_status vp_run_backward(struct vp_rank *rank,
 enum vp_status vp_exec_reduce(struct vp_rank *rank,
                               const struct vp_action *action);
 
-/* In training. Only the rank's own thread writes. */
+/* Adds `n` to a counter, in training only. Only the rank's own thread writes
+ * counters. */
 static inline void count(const struct vp_rank *rank, atomic_llong *sum,
                          int64_t n)
 {
@@ -86,23 +89,24 @@ static inline void count(const struct vp_rank *rank, atomic_llong *sum,
                           memory_order_relaxed);
 }
 
-/* update.c: waits for the weights that other replicas have updated, if any are
- * under way: they are read next. */
+/* update.c: if weights are being gathered from other replicas, waits for them.
+ * Call it before the weights are read. */
 enum vp_status vp_update_end_gather(struct vp_rank *rank,
                                     struct vp_rank_stage *rs);
 struct vp_rate {
     float lr, grad_scale;
 };
-/* Returns true if the stage's update is made within this backward. */
+/* Returns true if the update of the stage is part of this backward, with its
+ * `rate_out`. */
 bool vp_update_is_early(struct vp_rank *rank, const struct vp_action *backward,
                         struct vp_rate *rate_out);
 enum vp_status vp_exec_update(struct vp_rank *rank,
                               const struct vp_action *action);
-/* Called when the device has a backward to run: reads the gradient norm of the
- * update before it, if that is still pending. */
+/* Called after the device was given a backward: reads the gradient norm of the
+ * previous update if it is pending. */
 enum vp_status vp_update_poll(struct vp_rank *rank);
-/* Reads back and reports what is pending of the last update. In bsp all ranks
- * must call it: they exchange norms. */
+/* Reads back and reports the pending part of the last update. In synchronous
+ * training all ranks must call it, because they exchange norms. */
 enum vp_status vp_update_finish(struct vp_rank *rank);
 
 #endif

@@ -1,9 +1,9 @@
 /* Sums and exchanges over the members of a tensor-parallel group.
  *
- * A sum has one order, that of the members, and the same bits on every transport. A
- * group of a transport adds arrays of one length, and gives each member the same slice
- * every time: there is one for each length that the operators of the models have, made
- * before the first step. */
+ * A sum adds in member order and has the same bits on every transport. A group
+ * of a transport adds arrays of one length and gives each member the same slice
+ * every time, so there is one group for each length that the models' operators
+ * have, created before the first step. */
 #include "runtime/rank/members.h"
 
 #include "graph/opdef.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- What programs call ------------------------------------------------- */
+/* ---- Calls of programs -------------------------------------------------- */
 
 static struct vp_group *find_sum(const struct vp_rank *rank, int64_t n,
                                  int64_t slice)
@@ -28,9 +28,10 @@ static struct vp_group *find_sum(const struct vp_rank *rank, int64_t n,
     vp_bug(__FILE__, __LINE__, "a sum of a length that no operator has");
 }
 
-/* Other processes are told that the rank waits for the next member. Those that wait name
- * each other around the group, up to the one that does not. Members also meet within a
- * longer wait, for replicas that own shards: that one goes on. */
+/* Marks the rank as waiting for the next member, for reports of other
+ * processes. The marks of waiting members lead around the group to the one that
+ * does not wait. Members may also meet within a longer wait, of replicas that
+ * own shards: that wait continues. */
 static int begin_wait(struct vp_rank *rank, const struct vp_op *op)
 {
     int n = rank->pipeline->n_members;
@@ -80,7 +81,7 @@ static void reduce_scatter(void *ctx, const struct vp_op *op, float *data,
     add_in(ctx, find_sum(ctx, n, slice), op, data, n);
 }
 
-/* Where slice number `member` of an array of n ends. */
+/* Returns the end of the slice of `member` in an array of n. */
 static int64_t end_of_slice(int member, int64_t n, int64_t slice)
 {
     int64_t end = (member + 1) * slice;
@@ -125,7 +126,7 @@ static void exchange(void *ctx, const struct vp_op *op, const void *mine,
                                limit_of(rank)));
 }
 
-/* Between devices that reach each other. Ranks that wait do so for their device. */
+/* Gathers from device to device. The wait counts as waiting for the device. */
 static enum vp_status gather(void *ctx, const struct vp_op *op,
                              const void *mine, size_t n_bytes, void *all,
                              void *stream)
@@ -168,7 +169,7 @@ enum vp_status vp_members_add(struct vp_rank *rank, double *blocks, int n)
 
 /* ---- Gradients ---------------------------------------------------------- */
 
-/* Copies the gradients that this member has a part of to `packed`, or back. */
+/* Copies the gradients of which this member has a part to `packed`, or back. */
 static void pack(const struct vp_stage *stage, float *packed, bool back)
 {
     const struct vp_program *program = &stage->plan.train[0];
@@ -208,7 +209,7 @@ enum vp_status vp_members_add_grads(struct vp_rank *rank)
 
 /* ---- Links -------------------------------------------------------------- */
 
-/* Of a value, whole or as the slice that a member gets. */
+/* Adds the length of a sum over `value`, or of the slice that a member gets. */
 static void note_length(struct vp_pipeline *pipeline,
                         const struct vp_value *value)
 {
@@ -223,7 +224,7 @@ static void note_length(struct vp_pipeline *pipeline,
     pipeline->sum_lengths[pipeline->n_sum_lengths++] = length;
 }
 
-/* Of all sums in programs, of forward and of backward. */
+/* Finds the lengths of all sums in forward and backward programs. */
 static enum vp_status find_lengths(struct vp_pipeline *pipeline)
 {
     const struct vp_train_config *config = pipeline->config;
@@ -249,7 +250,7 @@ static enum vp_status find_lengths(struct vp_pipeline *pipeline)
     return VP_OK;
 }
 
-/* LAMB's sums of all tensors of a stage, at most. */
+/* Returns the maximum bytes of LAMB's sums for all tensors of a stage. */
 static size_t squares_bytes(const struct vp_graph *graph)
 {
     size_t n = 0;
@@ -259,9 +260,10 @@ static size_t squares_bytes(const struct vp_graph *graph)
     return n * 2 * sizeof(double);
 }
 
-/* The most bytes that a member gives at once: four numbers of each row of logits,
- * sums of blocks or of tensors, a piece of a tensor that is saved; of a device with
- * memory of its own, also a piece of a value. */
+/* Returns the maximum bytes that a member contributes to an exchange: four
+ * numbers per row of logits, sums of blocks or of tensors, or a piece of a
+ * tensor that is saved; for a device with its own memory also a piece of a
+ * value. */
 static size_t exchange_bytes(const struct vp_train_config *config)
 {
     enum { ROW_BYTES = 64 };
@@ -282,7 +284,7 @@ static size_t exchange_bytes(const struct vp_train_config *config)
     return most;
 }
 
-/* Each member gets its slice of the sum. */
+/* Each member gets its own slice of the sum. */
 static enum vp_status set_slices(struct vp_group *group,
                                  const struct vp_sum_length *length,
                                  int n_members)
@@ -318,7 +320,7 @@ static enum vp_status connect_sums(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
-/* One for each stage of the group's ranks. */
+/* Creates one group for each stage of the ranks. */
 static enum vp_status connect_grads(struct vp_pipeline *pipeline,
                                     struct vp_member_links *team,
                                     const int *ranks, int n_stages)
@@ -334,7 +336,7 @@ static enum vp_status connect_grads(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
-/* All devices of the group reach each other. */
+/* Returns true if all devices of the group can access each other. */
 static bool are_direct(const struct vp_pipeline *pipeline, int group)
 {
     int n = pipeline->n_members, first = group * n;

@@ -1,4 +1,5 @@
-/* The executor: one function per kind of action, and a walk over the list. */
+/* The executor: one function per kind of action, and a loop over the action
+ * list. */
 #include "runtime/rank/rank.h"
 
 #include "runtime/rank/device_log.h"
@@ -16,13 +17,14 @@
 
 enum direction { ACT, GRAD };
 
-/* A message of the schedule, found in the pipeline. */
+/* A message of the schedule: its channel, and its number there. */
 struct message_id {
     struct vp_channel *channel;
     uint64_t number;
 };
 
-/* Message `msg` to (stage, replica): counted over all repeats and jobs. */
+/* Finds message `msg` to (stage, replica). Numbers count over all repeats and
+ * jobs. */
 static struct message_id find_message(const struct vp_rank *rank, int stage,
                                       int replica, enum direction direction,
                                       int msg)
@@ -40,7 +42,7 @@ static struct message_id find_message(const struct vp_rank *rank, int stage,
     };
 }
 
-/* The message that an F or B makes, or a SEND posts. */
+/* Finds the message that an F or B writes, or a SEND posts. */
 static struct message_id outgoing(const struct vp_rank *rank,
                                   const struct vp_action *action,
                                   enum direction direction)
@@ -53,8 +55,8 @@ static struct message_id outgoing(const struct vp_rank *rank,
     return find_message(rank, to, replica, direction, action->msg);
 }
 
-/* A message to write into. What its last receiver still has to do with it comes
- * first on the device. */
+/* Gets a buffer to write a message into. On the device, work of the last
+ * receiver with this buffer comes first. */
 static enum vp_status acquire(struct vp_rank *rank,
                               const struct vp_action *action,
                               enum direction direction,
@@ -119,7 +121,7 @@ static enum vp_status release_one(struct vp_rank *rank,
     return VP_OK;
 }
 
-/* Gives back the messages of a minibatch that nothing reads any more. */
+/* Releases the messages of a minibatch after their last use. */
 static enum vp_status release(struct vp_rank *rank,
                               const struct vp_action *action, bool gradient_too)
 {
@@ -151,8 +153,8 @@ static enum vp_status next_batch(struct vp_rank *rank, uint64_t minibatch,
     return st;
 }
 
-/* True for the first minibatch of an update on this replica: its gradients
- * are written, those of the others added. */
+/* Returns true for the first minibatch of an update on this replica: it writes
+ * gradients, the others add to them. */
 static bool begins_update(const struct vp_rank *rank,
                           const struct vp_rank_stage *rs, int mb)
 {
@@ -180,7 +182,7 @@ static void set_scalars(struct vp_rank *rank, const struct vp_rank_stage *rs,
     };
 }
 
-/* In training, the operations of `list` are those of the action. */
+/* In training, the FLOPs of the action are those of `list`. */
 static void note_flops(struct vp_rank *rank, const struct vp_rank_stage *rs,
                        const struct vp_slot *slot, enum vp_list list)
 {
@@ -188,7 +190,8 @@ static void note_flops(struct vp_rank *rank, const struct vp_rank_stage *rs,
         rank->action_flops = vp_stage_program(&rs->stage, slot)->flops[list];
 }
 
-/* Results are read in time; a reader that hangs is a time-out like others. */
+/* Waits until reports have freed a place in the ring of results, with the usual
+ * time limit. */
 static enum vp_status wait_for_room(struct vp_rank *rank, uint64_t minibatch)
 {
     const struct timespec pause = { .tv_nsec = 1000000 };
@@ -217,7 +220,7 @@ static enum vp_status refuse_loss(struct vp_rank *rank, uint64_t minibatch)
     return VP_ERR_NONFINITE;
 }
 
-/* Logits go to the sink as they are. */
+/* Passes the logits to the sink without copying them. */
 static enum vp_status give_logits(struct vp_rank *rank,
                                   const struct vp_rank_stage *rs,
                                   const struct vp_slot *slot)
@@ -239,8 +242,8 @@ static enum vp_status give_logits(struct vp_rank *rank,
     return vp_remote_give_logits(rank, &logits);
 }
 
-/* The last stage knows the loss. In training it is taken when the device has
- * been given the backward, too. */
+/* Reports the loss of a minibatch, on the last stage. In training it is called
+ * after the device was given the backward, too. */
 static enum vp_status note_result(struct vp_rank *rank,
                                   struct vp_rank_stage *rs,
                                   const struct vp_slot *slot)
@@ -266,7 +269,7 @@ static enum vp_status note_result(struct vp_rank *rank,
     return vp_remote_tell(rank, &note);
 }
 
-/* All members of a group have the same result. */
+/* All members of a group have the same result; the first one reports it. */
 static bool tells_result(const struct vp_rank *rank,
                          const struct vp_rank_stage *rs)
 {
@@ -399,8 +402,9 @@ static enum vp_status exec_swap_end(struct vp_rank *rank,
 
 /* ---- Sending and receiving ---------------------------------------------- */
 
-/* Marks the message as written from here on. There are as many events as
- * messages on that way, so none is used again before its message was taken. */
+/* Marks the message as written at this point of the stream. The ring has one
+ * event per message buffer, so an event is not reused before its message was
+ * taken. */
 static enum vp_status mark_written(struct vp_rank *rank,
                                    struct vp_rank_stage *rs,
                                    struct message_id id,
@@ -412,7 +416,7 @@ static enum vp_status mark_written(struct vp_rank *rank,
     struct vp_stage_message *message;
     void *buffer;
 
-    /* The credit was taken before the computation. */
+    /* Returns at once: the buffer was acquired before the computation. */
     VP_TRY(vp_channel_acquire(id.channel, id.number, limit_of(rank), &buffer));
     message = buffer;
     if (vp_stage_edge(&rs->stage.plan.shape, space) != VP_EDGE_DEVICE)
@@ -484,7 +488,7 @@ static const exec_fn exec_table[VP_ACTION_KIND_COUNT] = {
     [VP_ACTION_SWAP_READY] = exec_swap_end,
 };
 
-/* The first failure is reported; those that follow from it are not. */
+/* Reports the first failure; those that follow from it are VP_ERR_ABORTED. */
 static void fail(struct vp_rank *rank, enum vp_status st)
 {
     const struct vp_action *action =
@@ -533,7 +537,8 @@ enum vp_status vp_rank_inject(struct vp_rank *rank,
     }
 }
 
-/* The tensors of a message where the host can read them; NULL if it cannot. */
+/* Returns the tensors of a message in memory that the host can read; NULL on
+ * failure. */
 static const char *values_of(struct vp_rank *rank, struct vp_stage *stage,
                              const struct vp_stage_message *message,
                              int64_t n_bytes)
@@ -553,7 +558,7 @@ static const char *values_of(struct vp_rank *rank, struct vp_stage *stage,
     return rank->host_copy;
 }
 
-/* What a message holds, before the receiver has it. */
+/* Fills in the content of a message before the receiver has it. */
 static void show_message(struct vp_rank *rank, const struct vp_action *action,
                          struct vp_observation *what)
 {
@@ -623,7 +628,8 @@ static enum vp_status walk(struct vp_rank *rank)
     return VP_OK;
 }
 
-/* In the lead the thread itself is waited for. */
+/* Reports the end of a job. In the lead the trainer waits for the thread
+ * itself. */
 static enum vp_status say_done(struct vp_rank *rank)
 {
     struct vp_note note = { .kind = VP_NOTE_DONE, .number = rank->repeat };
@@ -640,8 +646,8 @@ static enum vp_status say_done(struct vp_rank *rank)
     return vp_remote_tell(rank, &note);
 }
 
-/* The device has done all it was given. Between pieces of a stream it is not
- * waited for: it would have nothing to do until the next piece is there. */
+/* Waits until the device is idle. Not done between pieces of a stream, where
+ * the device would have nothing to do until the next piece starts. */
 static enum vp_status come_to_rest(struct vp_rank *rank)
 {
     for (int s = 0; s < rank->n_stages; s++)
@@ -651,7 +657,7 @@ static enum vp_status come_to_rest(struct vp_rank *rank)
     return VP_OK;
 }
 
-/* See struct vp_schedule_stage. */
+/* Sets the oldest version of each stage; see struct vp_schedule_stage. */
 static void set_oldest_versions(struct vp_rank *rank, const struct vp_job *job)
 {
     for (int i = 0; i < rank->n_stages; i++) {
@@ -662,7 +668,8 @@ static void set_oldest_versions(struct vp_rank *rank, const struct vp_job *job)
     }
 }
 
-/* The state is complete, for what comes between jobs. */
+/* Waits for weights that are being gathered, so that the state is complete
+ * between jobs. */
 static enum vp_status end_gathers(struct vp_rank *rank)
 {
     for (int s = 0; s < rank->n_stages; s++)

@@ -1,11 +1,12 @@
-/* A rank: one thread with its device and stages, walking its action list. */
+/* A rank: one thread with its device and stages, which runs its action list. */
 #ifndef VP_RUNTIME_RANK_RANK_H
 #define VP_RUNTIME_RANK_RANK_H
 
 #include "runtime/rank/rank_state.h"
 
-/* Runs one job on the calling thread; every failure aborts the world. If the
- * schedule drains the pipe, the device is idle then; else it may still work. */
+/* Runs one job on the calling thread. Every failure aborts the world. If the
+ * schedule drains the pipeline, the device is idle afterwards; otherwise it may
+ * still work. */
 void vp_rank_run(struct vp_rank *rank, const struct vp_job *job);
 
 #endif

@@ -1,4 +1,4 @@
-/* The sum of gradients over replicas, while backward goes on.
+/* Sums gradients over replicas while backward continues.
  *
  * Gradients are cut into bundles. The last backward before REDUCE runs in
  * parts; after each one a bundle is final and offered, and slices of bundles
@@ -7,13 +7,13 @@
  *   replica 0   B ....|offer 0|.....|offer 1, add 0|.....|offer 2| REDUCE ...
  *   replica 1   B .......|offer 0, add 0|.....|offer 1, add 1|..|offer 2, ...
  *
- * Who adds which slice is fixed, and so is the order of the replicas in a sum:
- * the bits do not depend on who comes first. */
+ * The replica that adds a slice is fixed, and so is the order of replicas in a
+ * sum: the bits do not depend on timing. */
 #include "runtime/rank/internal.h"
 #include "runtime/rank/watch.h"
 
-/* True if no other backward of this kind comes before the stage's REDUCE. A
- * round that the end of a stream leaves unfilled has none. */
+/* Returns true if no other backward of this kind comes before the stage's
+ * REDUCE. An incomplete round at the end of a stream has no REDUCE. */
 static bool is_final(const struct vp_rank *rank, const struct vp_action *action)
 {
     const struct vp_rank_list *list = list_of(rank);
@@ -28,7 +28,7 @@ static bool is_final(const struct vp_rank *rank, const struct vp_action *action)
     return false;
 }
 
-/* Adds what can be added; returns the number of slices. */
+/* Adds all slices that are ready. Returns their number. */
 static int add_slices(struct vp_rank *rank, struct vp_rank_stage *rs)
 {
     int64_t start = vp_clock_ns();
@@ -42,8 +42,9 @@ static int add_slices(struct vp_rank *rank, struct vp_rank_stage *rs)
     return n;
 }
 
-/* A bundle is final. If the list makes a message for the previous stage, that
- * goes first: somebody waits for it, and nobody yet for the sum. */
+/* Offers a complete bundle to the other replicas. If the list also writes a
+ * message for the previous stage, slices are not added yet: the previous stage
+ * waits for that message, and no rank waits for the sum. */
 static enum vp_status offer(struct vp_rank *rank,
                             const struct vp_action *action,
                             struct vp_rank_stage *rs, int bundle)
@@ -99,7 +100,7 @@ enum vp_status vp_run_backward(struct vp_rank *rank,
                              messages);
 }
 
-/* To the host, or back. */
+/* Copies the gradients to the host mirror, or back. */
 static enum vp_status copy_mirror(struct vp_rank_stage *rs, bool back)
 {
     struct vp_stage *stage = &rs->stage;

@@ -1,3 +1,4 @@
+/* Orders, notes and logits between the processes of a run. */
 #include "runtime/rank/remote.h"
 
 #include "base/clock.h"
@@ -5,28 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A burst of notes, such as those of a trace, does not wait for the lead. */
+/* N_NOTES is large enough for a burst, such as a trace, not to wait for the
+ * lead. */
 enum { N_ORDERS = 4, N_NOTES = 256, N_NOTES_OUT = 16, N_LOGITS = 2 };
 
-/* Both ways between the lead and another rank. */
+/* Channels in both directions between the lead and another rank. */
 struct line {
     struct vp_channel *orders, *notes;
-    uint64_t n_orders, n_notes; /* sent, or taken, here */
+    uint64_t n_orders, n_notes; /* number sent or taken by this process */
     struct vp_order order[N_ORDERS];
     struct vp_note note[N_NOTES];
 };
 
-/* From the last stage to the lead. */
+/* Channel from the last stage to the lead. */
 struct logits_line {
-    struct vp_channel *channel; /* NULL: none ends here */
-    uint64_t n;                 /* sent, or taken, here */
-    int64_t n_bytes;            /* of a body */
+    struct vp_channel *channel; /* NULL: no end in this process */
+    uint64_t n;                 /* messages sent or taken by this process */
+    int64_t n_bytes;            /* size of a body */
     struct vp_logits head[N_LOGITS];
     char *body[N_LOGITS];
 };
 
 struct vp_remote {
-    struct line **lines; /* per rank; NULL: none ends here */
+    struct line **lines; /* per rank; NULL: no end in this process */
     struct logits_line logits;
 };
 
@@ -81,13 +83,13 @@ static enum vp_status call_sink(const struct vp_pipeline *pipeline,
     return st;
 }
 
-/* The head of a message, which says what is in its body. */
+/* Returns the body of the message with the head `head`. */
 static char *body_of(struct logits_line *line, const void *head)
 {
     return line->body[(const struct vp_logits *)head - line->head];
 }
 
-/* Sends the rows of `part`. */
+/* Sends the rows of `part` in one message. */
 static enum vp_status send_part(struct vp_pipeline *pipeline,
                                 const struct vp_logits *part, size_t n_bytes)
 {
@@ -97,7 +99,8 @@ static enum vp_status send_part(struct vp_pipeline *pipeline,
     VP_TRY(
         vp_channel_acquire(line->channel, line->n, limit_of(pipeline), &head));
     *(struct vp_logits *)head = *part;
-    ((struct vp_logits *)head)->at = NULL; /* an address of this process */
+    /* This address is invalid in the other process. */
+    ((struct vp_logits *)head)->at = NULL;
     memcpy(body_of(line, head), part->at, n_bytes);
     vp_channel_post(line->channel, line->n++, n_bytes);
     return VP_OK;
@@ -128,8 +131,8 @@ uint64_t vp_remote_n_logits(const struct vp_pipeline *pipeline)
     return pipeline->remote ? pipeline->remote->logits.n : 0;
 }
 
-/* In the lead: gives messages to the sink, those that have come and at least
- * the first `n_sent` of the run, which have been sent. */
+/* Called by the lead. Passes arrived logits to the sink; waits for at least the
+ * first `n_sent` messages of the run, which have been sent. */
 static void hear_logits(struct vp_pipeline *pipeline, uint64_t n_sent)
 {
     struct logits_line *line = &pipeline->remote->logits;
@@ -273,7 +276,7 @@ static struct vp_buffer wrap(void *at, size_t n_bytes)
     return (struct vp_buffer){ .self = at, .head = at, .n_head = n_bytes };
 }
 
-/* Each end has the whole rings; a sender uses some of it. */
+/* Both ends allocate the whole rings; a sender uses a part of its ring. */
 static enum vp_status connect_line(struct vp_pipeline *pipeline, int lead,
                                    int rank, struct line *line,
                                    struct vp_channel **orders,
@@ -301,7 +304,7 @@ static enum vp_status connect_line(struct vp_pipeline *pipeline, int lead,
     return vp_channel_create(pipeline->world, &link, notes);
 }
 
-/* The body of a message holds one row, or more if they are short. */
+/* The body of a message has room for one row, or for more if rows are short. */
 static int64_t most_logits_bytes(const struct vp_train_config *config)
 {
     int64_t most = 0;
@@ -318,7 +321,7 @@ static int64_t most_logits_bytes(const struct vp_train_config *config)
     return most;
 }
 
-/* Both ends have the whole ring. */
+/* Both ends allocate the whole ring. */
 static enum vp_status connect_logits(struct vp_pipeline *pipeline, int lead,
                                      int sender)
 {

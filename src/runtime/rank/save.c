@@ -1,3 +1,4 @@
+/* Decides when a checkpoint is due, and saves the stages of a rank for it. */
 #include "runtime/rank/save.h"
 
 #include "runtime/rank/internal.h"
@@ -33,8 +34,8 @@ bool vp_save_is_due_after(const struct vp_train_config *config,
                           config->saver ? config->saver->every : 0, step);
 }
 
-/* The last stage of the rank, which is the only one of its process, makes the
- * step complete here. One that saves nothing says so. */
+/* Called after each stage. The last stage of the rank, the only rank of its
+ * process, completes the step here, even if this process saves nothing. */
 static enum vp_status note_filled(struct vp_rank *rank,
                                   const struct vp_saver *saver)
 {
@@ -51,7 +52,7 @@ static enum vp_status note_filled(struct vp_rank *rank,
     return VP_ERR_ABORTED;
 }
 
-/* Where replicas own shards of the state, each gives its own to the first one,
+/* If replicas own shards of the state, each sends its own to the first replica,
  * which saves all. */
 static enum vp_status save_stage(struct vp_rank *rank, struct vp_rank_stage *rs)
 {

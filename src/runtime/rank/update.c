@@ -1,12 +1,12 @@
-/* The end of a group or round, after the sum over replicas: sums over tied
- * weights, the norm, and the next weight version.
+/* Updates at the end of a group or round, after the sum over replicas: sums over
+ * tied weights, the gradient norm, and the next weight version.
  *
- * Where the norm decides nothing, a device that lags behind its host is given
- * the update, and what comes after it up to the next backward, before the norm
- * is known. Then the rank looks at it, while the device is not out of work;
- * ranks of a group tell each other at the next update:
+ * If nothing depends on the norm, an asynchronous device is given the update, and
+ * the actions after it up to the next backward, before the norm is known. The
+ * rank reads the norm while the device still has work; ranks exchange norms at
+ * the next update:
  *
- *   host     B0 U0 F1 B1 | waits, looks | U1, tells, F2 B2 | waits, looks |
+ *   host     B0 U0 F1 B1 | waits, reads | U1, shares, F2 B2 | waits, reads |
  *   device   F0 .... B0 ............ U0   F1 .... B1 ............ U1   F2 ....
  */
 #include "runtime/rank/internal.h"
@@ -19,7 +19,7 @@
 
 #include <math.h>
 
-/* The gradients of a tied parameter on this rank, one term per use. */
+/* Lists the gradients of a tied parameter on this rank, one term per use. */
 static int list_uses(const struct vp_rank *rank, const struct vp_tie *tie,
                      struct vp_term *terms)
 {
@@ -43,7 +43,8 @@ static int list_uses(const struct vp_rank *rank, const struct vp_tie *tie,
     return n;
 }
 
-/* Brings the uses to the host, or the sum back; `terms` then are there. */
+/* Copies the uses to the host and sets `terms` to the copies, or copies the sum
+ * back. */
 static enum vp_status copy_uses(struct vp_rank *rank, const struct vp_tie *tie,
                                 struct vp_term *terms, int n, bool back)
 {
@@ -61,7 +62,7 @@ static enum vp_status copy_uses(struct vp_rank *rank, const struct vp_tie *tie,
     return tie->mirror ? vp_stage_wait(stage) : VP_OK;
 }
 
-/* What others add must be there. */
+/* Waits until the gradients that other ranks add are complete. */
 static enum vp_status wait_for_uses(struct vp_rank *rank,
                                     const struct vp_tie *tie)
 {
@@ -89,8 +90,8 @@ static enum vp_status add_tie(struct vp_rank *rank, const struct vp_tie *tie)
     return copy_uses(rank, tie, terms, n, true);
 }
 
-/* Uses of a tied parameter are added in block order, wherever they are; every
- * stage that has a copy then makes the same update of it. */
+/* Uses of a tied parameter are added in block order, independent of their
+ * ranks; then every stage that has a copy makes the same update of it. */
 static enum vp_status add_ties(struct vp_rank *rank)
 {
     for (int t = 0; t < rank->pipeline->n_ties; t++)
@@ -102,8 +103,8 @@ static enum vp_status add_ties(struct vp_rank *rank)
 /* ---- The norm ----------------------------------------------------------- */
 
 /* Adds the squares of a stage's gradients per block, tensors in order: the
- * sum over blocks has the same bits however they are spread over stages. Of tensors
- * that all members of a group have, the first member adds them. */
+ * sum over blocks has the same bits however they are spread over stages. Tensors
+ * that all members of a group have are added by the first member. */
 static void add_squares(const struct vp_rank *rank,
                         const struct vp_stage *stage, double *per_block)
 {
@@ -122,14 +123,15 @@ static double add_blocks(const struct vp_stage *stage, const double *per_block)
     return total;
 }
 
-/* Of the gradients as they are without the loss scale. */
+/* Returns the norm of the gradients without the loss scale. */
 static double norm_of(double squares, const struct vp_scale *scale)
 {
     return isfinite(squares) ? sqrt(squares) / (double)vp_scale_factor(scale)
                              : (double)INFINITY;
 }
 
-/* Under a loss scale they are expected; see advance(). */
+/* Refuses non-finite gradients, except under a loss scale, where they are
+ * expected; see advance(). */
 static enum vp_status refuse_nonfinite(struct vp_rank *rank,
                                        const struct vp_rank_stage *rs)
 {
@@ -139,12 +141,13 @@ static enum vp_status refuse_nonfinite(struct vp_rank *rank,
         return VP_OK;
     if (vp_stage_blame_grads(&rs->stage, rs->index, (uint64_t)rank->pending_mb,
                              &err) == VP_OK)
-        return VP_OK; /* another stage's */
+        return VP_OK; /* another stage reports it */
     vp_world_abort(rank->pipeline->world, VP_ERR_NONFINITE, err.text);
     return VP_ERR_NONFINITE;
 }
 
-/* The mean over the minibatches of a round; a group has it in its loss. */
+/* Returns the factor of the mean over the minibatches of a round; for a
+ * synchronous group it is part of the loss. */
 static float mean_of(const struct vp_rank *rank, const struct vp_rank_stage *rs)
 {
     if (rank->job->sync)
@@ -165,8 +168,8 @@ static enum vp_status sum_grads(struct vp_rank *rank, struct vp_stage *stage)
     return st;
 }
 
-/* The gradients are final once the device has come here; the last minibatch
- * that they are of is `mb`. */
+/* Starts the sums of squares. The gradients are final at this point of the
+ * stream; `mb` is their last minibatch. */
 static enum vp_status square_stages(struct vp_rank *rank, int64_t mb)
 {
     VP_TRY(vp_members_add_grads(rank));
@@ -178,7 +181,8 @@ static enum vp_status square_stages(struct vp_rank *rank, int64_t mb)
     return VP_OK;
 }
 
-/* Squares of all stages of this rank, and the norm of each. */
+/* Reads the squares of all stages of this rank and computes the norm of
+ * each. */
 static enum vp_status read_sums(struct vp_rank *rank)
 {
     int n_blocks = rank->pipeline->config->graphs[0].n_blocks;
@@ -203,7 +207,7 @@ static enum vp_status read_sums(struct vp_rank *rank)
     return VP_OK;
 }
 
-/* The norm over all blocks, and the stop flags of all ranks. */
+/* Exchanges the squares of all blocks and the stop flags with all ranks. */
 static enum vp_status share_norm(struct vp_rank *rank)
 {
     struct vp_pipeline *pipeline = rank->pipeline;
@@ -259,7 +263,8 @@ static enum vp_status report_late(struct vp_rank *rank)
     return VP_OK;
 }
 
-/* A stage of a stream has a norm of its own. */
+/* Each stage of a stream has its own norm, which is reported without an
+ * exchange. */
 enum vp_status vp_update_poll(struct vp_rank *rank)
 {
     if (rank->pending != VP_PENDING_SUMS)
@@ -309,7 +314,7 @@ enum vp_status vp_update_end_gather(struct vp_rank *rank,
     return st;
 }
 
-/* Exchanges with members of the group note their waits by themselves. */
+/* Exchanges with members of the group mark their own waits. */
 static enum vp_status measure(struct vp_rank *rank, struct vp_stage *stage,
                               float lr, float grad_scale)
 {
@@ -324,9 +329,9 @@ static enum vp_status measure(struct vp_rank *rank, struct vp_stage *stage,
     return vp_stage_set_ratios(stage);
 }
 
-/* Makes the next version; not `made`: without an update, as the norm is not
- * finite. That is a step all the same, for the learning rate and for the length
- * of the run, but not for the optimizer, whose moments know nothing of it. */
+/* Makes the next version. `made` false: without an update, because the norm is
+ * not finite. That still counts as a step for the learning rate and the length
+ * of the run, but not for the optimizer, whose moments stay unchanged. */
 static enum vp_status advance(struct vp_rank *rank, struct vp_stage *stage,
                               bool made, float lr, float grad_scale)
 {
@@ -342,8 +347,9 @@ static enum vp_status advance(struct vp_rank *rank, struct vp_stage *stage,
     return vp_stage_skip(stage);
 }
 
-/* Before clipping. One update per round of a stream, with the rate of the
- * round's last minibatch; the mean over the round's minibatches. */
+/* Returns the learning rate, before clipping, and the factor of the gradients.
+ * A stream makes one update per round, with the learning rate of the round's
+ * last minibatch and the mean over its minibatches. */
 static struct vp_rate rate_of(const struct vp_rank *rank,
                               const struct vp_rank_stage *rs,
                               const struct vp_action *update)
@@ -358,7 +364,8 @@ static struct vp_rate rate_of(const struct vp_rank *rank,
     return (struct vp_rate){ vp_lr_at(lr, last), mean_of(rank, rs) };
 }
 
-/* A state that is saved has finite gradients behind it. */
+/* Returns true if the norm may be read after the update. Not before a
+ * checkpoint, whose state must come from finite gradients. */
 static bool may_be_late(const struct vp_rank *rank, int64_t step)
 {
     const struct vp_train_config *config = rank->pipeline->config;
@@ -410,7 +417,8 @@ static enum vp_status update_async(struct vp_rank *rank,
                    rate.grad_scale * vp_optim_clip_scale(rs->norm, clip));
 }
 
-/* The stage's update, if the stage computes nothing before it. */
+/* Returns the next update of the stage; NULL if the stage computes before
+ * it. */
 static const struct vp_action *update_after(const struct vp_rank *rank,
                                             const struct vp_action *action)
 {
@@ -452,7 +460,7 @@ bool vp_update_is_early(struct vp_rank *rank, const struct vp_action *backward,
     return true;
 }
 
-/* The step that an update ends; of a round, its last minibatch. */
+/* Returns the step that an update ends; for a round, its last minibatch. */
 static int64_t step_of(const struct vp_rank *rank,
                        const struct vp_rank_stage *rs,
                        const struct vp_action *action)

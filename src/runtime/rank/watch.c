@@ -1,3 +1,4 @@
+/* Tracks the actions of ranks, and writes a report when one waits too long. */
 #include "runtime/rank/watch.h"
 
 #include "base/cores.h"
@@ -9,9 +10,9 @@
 
 #include <stdio.h>
 
-/* Minibatches and rounds are numbered over the whole run. A group is a round; a
- * stream numbers its rounds from its first minibatch on, after `version_begin`
- * earlier ones of the stage. */
+/* Returns the number of an action's minibatch or round in the whole run. A
+ * synchronous group is a round; a stream counts rounds from its first
+ * minibatch, after `version_begin` earlier rounds of the stage. */
 static int32_t run_number(const struct vp_rank *rank,
                           const struct vp_action *action)
 {
@@ -119,8 +120,8 @@ bool vp_watch_is_waiting(const struct vp_rank *rank)
     return atomic_load(&rank->blackbox->waits_ns) != 0;
 }
 
-/* True if the rank waits for a copy of its own swapped values, not for another
- * rank. */
+/* Returns true if the rank waits for a copy of its own swapped values, not for
+ * another rank. */
 static bool waits_for_copy(const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
@@ -130,7 +131,8 @@ static bool waits_for_copy(const struct vp_rank *rank)
             action->kind == VP_ACTION_SWAP_READY);
 }
 
-/* In its action, since the process was last frozen. */
+/* Returns the seconds since the action began, or since the process was last
+ * frozen. */
 static double seconds_in(const struct vp_rank *rank)
 {
     int64_t since = atomic_load(&rank->blackbox->since_ns);
@@ -139,13 +141,15 @@ static double seconds_in(const struct vp_rank *rank)
     return vp_clock_seconds(since > resumed ? since : resumed, vp_clock_ns());
 }
 
-/* True if the rank waits for other members of its tensor-parallel group. */
+/* Returns true if the rank waits for other members of its tensor-parallel
+ * group. */
 static bool waits_for_members(const struct vp_rank *rank)
 {
     return vp_watch_is_waiting(rank) && vp_rank_waits_in(rank);
 }
 
-/* The member of its group that has not come to the same sum; -1: all have. */
+/* Returns a member of the group that has not reached the same sum; -1: all
+ * have. */
 static int late_member(const struct vp_rank *ranks, const struct vp_rank *rank)
 {
     int n = rank->pipeline->n_members, first = rank->group * n;
@@ -156,8 +160,8 @@ static int late_member(const struct vp_rank *ranks, const struct vp_rank *rank)
     return -1;
 }
 
-/* The rank that this one waits for; -1: it computes, or waits for many. `ranks` may
- * be NULL: what the others do is not known. */
+/* Returns the rank that this one waits for; -1: it computes, or waits for
+ * several. `ranks` NULL: the state of other ranks is unknown. */
 static int waits_for(const struct vp_rank *ranks, const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
@@ -175,8 +179,8 @@ static bool is_receive(const struct vp_action *action)
                       action->kind == VP_ACTION_RECV_GRAD);
 }
 
-/* Streams run in pieces: did the action of this minibatch belong to one that
- * `peer` has done? */
+/* Returns true if the action of this minibatch belongs to a piece of the stream
+ * that `peer` has finished. */
 static bool is_in_earlier_piece(const struct vp_rank *peer,
                                 enum vp_action_kind kind, int stage, int mb)
 {
@@ -184,11 +188,13 @@ static bool is_in_earlier_piece(const struct vp_rank *peer,
 
     for (int i = 0; !peer->job->sync && i < list->n_actions; i++)
         if (list->actions[i].kind == kind && list->actions[i].stage == stage)
-            return list->actions[i].mb > mb; /* the first is the least */
+            /* The first has the smallest number. */
+            return list->actions[i].mb > mb;
     return false;
 }
 
-/* True if `rank` waits for a message that its sender has sent already. */
+/* Returns true if `rank` waits for a message that its sender has sent
+ * already. */
 static bool is_lost(const struct vp_rank *ranks, const struct vp_rank *rank)
 {
     const struct vp_action *want = doing(rank);
@@ -213,8 +219,8 @@ static bool is_lost(const struct vp_rank *ranks, const struct vp_rank *rank)
     return is_in_earlier_piece(peer, kind, stage, want->mb);
 }
 
-/* A rank that computes comes before one that waits: follows the waits from
- * `rank`, or looks at all ranks where that goes round in circles. */
+/* Finds the rank that holds up the others: follows the waits from `rank`; if
+ * they form a circle, looks for any rank that computes. */
 static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
 {
     int at = rank < 0 ? 0 : rank;
@@ -275,7 +281,8 @@ static void describe(struct vp_strbuf *out, const struct vp_rank *rank)
                    (long long)atomic_load(&rank->blackbox->n_actions));
 }
 
-/* Adds where the time went if this process hardly got a core. */
+/* If this process hardly got CPU time, adds that to the report and returns
+ * true. */
 static bool say_starved(struct vp_strbuf *out,
                         const struct vp_pipeline *pipeline)
 {
@@ -327,7 +334,8 @@ static void accuse(struct vp_strbuf *out, const struct vp_rank *ranks,
                    seconds_in(culprit));
 }
 
-/* What other processes do is not known here, only who is waited for. */
+/* Reports with the state of this process only: that of other processes is
+ * unknown. */
 static void report_here(struct vp_strbuf *out, const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);

@@ -1,28 +1,31 @@
-/* What every rank is doing, and the diagnosis when one waits too long. */
+/* Tracks the current action of every rank, and reports when one waits too
+ * long. */
 #ifndef VP_RUNTIME_RANK_WATCH_H
 #define VP_RUNTIME_RANK_WATCH_H
 
 #include "runtime/rank/rank_state.h"
 
-/* A rank notes what it does: cheap, called around every action and wait. The
- * action goes to the recorder when it ends. */
+/* Called by a rank around every action and every wait; cheap. A finished action
+ * is added to the trace. */
 void vp_watch_begin(struct vp_rank *rank, int action);
 void vp_watch_end(struct vp_rank *rank);
-/* The job is done. */
+/* Called at the end of a job. */
 void vp_watch_rest(struct vp_rank *rank);
 void vp_watch_begin_wait(struct vp_rank *rank);
-/* Returns the nanoseconds waited; a wait that failed goes on, for reports. 0
- * where the device's own times count. */
+/* Returns the nanoseconds waited; 0 if the device log counts the time. If the
+ * wait failed (`st`), the rank stays marked as waiting, for reports. */
 int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st);
-/* Returns true between the two. Any thread. */
+/* Returns true between vp_watch_begin_wait() and vp_watch_end_wait(), and after
+ * a wait that failed. Any thread. */
 bool vp_watch_is_waiting(const struct vp_rank *rank);
 
-/* What the rank has done so far; on its thread. Of a device that lags behind, as
- * far as that was seen to have come. */
+/* Returns the counters of the rank so far. Called on its thread. For an
+ * asynchronous device: up to the last action that it has finished. */
 struct vp_mark vp_watch_mark(struct vp_rank *rank);
 
-/* A report of one screen: which rank waits for which, and which one holds up all
- * others. `rank` ran out of time; -1: no rank does anything. */
+/* Writes a report of about one screen: which rank waits for which, and which
+ * one holds up the others. `rank` ran out of time; -1: no rank makes
+ * progress. */
 void vp_watch_report(const struct vp_rank *ranks, int n_ranks, int rank,
                      struct vp_err *err);
 

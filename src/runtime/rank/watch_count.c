@@ -1,3 +1,4 @@
+/* Adds up time and traffic per stage. */
 #include "runtime/rank/watch_count.h"
 
 #include "runtime/rank/internal.h"

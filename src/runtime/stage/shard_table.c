@@ -1,5 +1,5 @@
-/* Which chunks of the tensors of a stage each replica owns, and which parts of the
- * sum of gradients it needs. */
+/* Lists the chunks of a stage's tensors that each replica owns, and the parts
+ * of the sum of gradients that it needs. */
 #include "runtime/stage/shard_table.h"
 
 #include "plan/shard.h"
@@ -72,8 +72,9 @@ static bool is_tied(const struct vp_param *param)
     return param->has_copies || param->tied_to != VP_NONE;
 }
 
-/* The gradients of tied weights that lie nearest behind element `at`, or around
- * it: their elements [*begin, *end). False: there are none. */
+/* Finds the gradients of a tied parameter that contain element `at`, or else
+ * the next ones after it: elements [*begin, *end). Returns false if there are
+ * none. */
 static bool find_tied(const struct vp_program *program, int64_t at,
                       int64_t *begin, int64_t *end)
 {
@@ -96,7 +97,8 @@ static bool find_tied(const struct vp_program *program, int64_t at,
 }
 
 /* Gradients of tied weights are added to those of other uses after the sum over
- * replicas: all members need them. Each owner needs the others of its shard. */
+ * replicas, so all replicas need them. Other gradients are needed only by the
+ * owner of their shard. */
 static void list_parts(const struct vp_program *program,
                        struct vp_shard_table *shard)
 {

@@ -1,5 +1,5 @@
-/* What a stage owns: tables, memory, compiled programs, events. Running it is in
- * stage_run.c. */
+/* Memory of a stage: tables, buffers, compiled programs, events. stage_run.c
+ * runs it. */
 #include "runtime/stage/shard_table.h"
 #include "runtime/stage/wire.h"
 
@@ -21,7 +21,8 @@ static enum tie tie_of(const struct vp_param *param)
     return param->tied_to != VP_NONE ? COPY : param->has_copies ? OWNER : FREE;
 }
 
-/* Lists the tensors of some of the parameters stored here. */
+/* Lists the tensors of those parameters stored here that are tied as `tie`
+ * says. */
 static void list_some(struct vp_stage *stage, enum tie tie)
 {
     const struct vp_program *program = &stage->plan.train[0];
@@ -50,7 +51,7 @@ static void list_some(struct vp_stage *stage, enum tie tie)
     }
 }
 
-/* What LAMB's trust ratios are made of. */
+/* Allocates the sums from which LAMB computes trust ratios. */
 static enum vp_status make_squares(struct vp_stage *stage)
 {
     size_t n = (size_t)stage->n_tensors + 1;
@@ -149,7 +150,7 @@ enum vp_status vp_stage_init(struct vp_stage *stage,
 
 /* ---- Memory ------------------------------------------------------------- */
 
-/* Every buffer of the stage, for allocating and for freeing alike. */
+/* Calls `fn` for every buffer of the stage, to allocate or to free it. */
 static enum vp_status each_buffer(struct vp_stage *stage,
                                   enum vp_status (*fn)(struct vp_stage *stage,
                                                        void **buffer,
@@ -243,7 +244,7 @@ static enum vp_status each_of(struct vp_stage *stage,
     return VP_OK;
 }
 
-/* Every event of the stage, likewise. */
+/* Calls `fn` for every event of the stage. */
 static enum vp_status each_event(struct vp_stage *stage, event_fn fn)
 {
     const struct vp_stage_shape *shape = &stage->plan.shape;
@@ -279,7 +280,7 @@ static enum vp_status free_event(struct vp_stage *stage,
 
 /* ---- The whole ---------------------------------------------------------- */
 
-/* Batches are made where the device can fetch them. */
+/* Batches are written to memory from which the device can copy. */
 static enum vp_status allocate_batches(struct vp_stage *stage)
 {
     size_t n_bytes = (size_t)stage->plan.sizes.n_bytes[VP_SPACE_IN];
@@ -308,7 +309,7 @@ static enum vp_status allocate_sums(struct vp_stage *stage, double **out)
         stage->device, (size_t)stage->n_tensors * sizeof(double), (void **)out);
 }
 
-/* Losses and logits, where the host reads them. */
+/* Memory from which the host reads losses and logits. */
 static enum vp_status allocate_outputs(struct vp_stage *stage)
 {
     size_t n_slots = (size_t)stage->plan.shape.n_slots;

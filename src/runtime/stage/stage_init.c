@@ -1,4 +1,4 @@
-/* The first weights of a stage, made by several threads. */
+/* Initial weights of a stage, made by several threads. */
 #include "base/pool.h"
 #include "graph/slice.h"
 #include "runtime/stage/stage.h"
@@ -6,19 +6,19 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Elements of a task: they stay in a cache on their way. */
+/* Elements per task: few enough to stay in a cache until they are copied. */
 enum { PIECE = 1 << 16, PIECES_PER_THREAD = 4 };
 
 /* A parameter whose elements are being made. */
 struct fill {
     struct vp_stage *stage;
     struct vp_pool *pool;
-    float *host; /* PIECE elements for each piece at a time */
+    float *host; /* PIECE elements for each of n_at_once pieces */
     int n_at_once;
-    vp_par par;     /* whose values are taken */
-    int64_t offset; /* of the parameter among the weights */
-    int64_t n;      /* elements of the parameter */
-    int64_t begin;  /* the first one of this round */
+    vp_par par;     /* parameter whose initial values are used */
+    int64_t offset; /* first element among the weights of the stage */
+    int64_t n;      /* number of elements */
+    int64_t begin;  /* first element of this round */
     _Atomic(int) status;
 };
 
@@ -42,14 +42,14 @@ static void make_piece(void *ctx, int task, int thread)
     stage->config.init(&stage->config.work.graphs[0], fill->par,
                        stage->config.seed, at, n, host);
     if (!vp_device_has_host_memory(stage->device))
-        return; /* one thread copies: the others do not have the device */
+        return; /* this device needs one thread, which copies later */
     st = vp_stage_set_weights(stage, fill->offset + at, n, host);
     if (st != VP_OK)
         atomic_store(&fill->status, st);
 }
 
-/* Makes a parameter on the host and copies it into every version: constants are
- * never written again. */
+/* Makes a parameter on the host and copies it into every version, because
+ * constants are not written again. */
 static enum vp_status fill_param(struct fill *fill)
 {
     struct vp_stage *stage = fill->stage;
@@ -69,8 +69,8 @@ static enum vp_status fill_param(struct fill *fill)
     return VP_OK;
 }
 
-/* The slice of a member of a tensor-parallel group; the whole parameter is made
- * first. */
+/* Makes the slice of a member of a tensor-parallel group from the whole
+ * parameter. */
 static enum vp_status fill_slice(const struct fill *fill,
                                  const struct vp_param *param)
 {
@@ -96,7 +96,7 @@ static enum vp_status fill_slice(const struct fill *fill,
     return st;
 }
 
-/* A tied copy starts as its owner does. */
+/* A tied copy starts with the values of its owner. */
 static enum vp_status fill_all(struct fill *fill)
 {
     const struct vp_stage *stage = fill->stage;
@@ -131,7 +131,7 @@ enum vp_status vp_stage_init_weights(struct vp_stage *stage)
     if (!fill.host)
         return VP_ERR_NOMEM;
     st = vp_pool_create(n_threads, NULL, NULL, &fill.pool);
-    if (st == VP_ERR_UNSUPPORTED) /* no more threads: this one does it all */
+    if (st == VP_ERR_UNSUPPORTED) /* no more threads: use this one alone */
         st = vp_pool_create(1, NULL, NULL, &fill.pool);
     if (st == VP_OK) {
         st = fill_all(&fill);

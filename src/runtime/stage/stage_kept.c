@@ -1,4 +1,4 @@
-/* Keeps overwritten versions of weights for a move to another plan. */
+/* Keeps overwritten weight versions for a move to another plan. */
 #include "runtime/stage/stage_kept.h"
 
 #include <stdlib.h>
@@ -8,7 +8,8 @@ static int64_t dtype_bytes(const struct vp_stage *stage)
     return vp_dtype_bytes(stage->config.work.graphs[0].dtype);
 }
 
-/* Elements from `*begin_out` to `*end_out` hold the blocks. */
+/* Sets the range of elements [*begin_out, *end_out) that contains the
+ * blocks. */
 static void find_range(const struct vp_stage *stage, int first, int n,
                        int64_t *begin_out, int64_t *end_out)
 {
@@ -103,8 +104,8 @@ void *vp_stage_version_at(const struct vp_stage *stage, int64_t version,
     const struct vp_kept *kept = atomic_load(&stage->kept);
 
     if (stage->newest - version < n_versions)
-        /* Before the first updates, places of the ring are unused: any will
-         * do, as nothing will ask for them. */
+        /* Before the first updates, places of the ring are unused. Any address
+         * will do, because nothing reads those versions. */
         return (char *)vp_stage_weights(stage, version + n_versions) +
                at * dtype_bytes(stage);
     VP_BUG_ON(!kept || at < kept->first || at >= kept->first + kept->n);

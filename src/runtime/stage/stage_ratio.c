@@ -1,5 +1,5 @@
-/* LAMB's trust ratios where a rank has parts of tensors: shards of the optimizer's
- * state, slices of a tensor-parallel group, or shards of slices. */
+/* LAMB's trust ratios on ranks that have parts of tensors: shards of the
+ * optimizer's state, slices of a tensor-parallel group, or shards of slices. */
 #include "runtime/stage/shard_table.h"
 #include "runtime/stage/stage.h"
 
@@ -14,9 +14,9 @@ bool vp_stage_is_measured(const struct vp_stage *stage)
            (stage->shard || has_members(stage));
 }
 
-/* Adds the squares of slices in member order. A tensor that every member has counts
- * once: all have the same sums of it. The zeros that fill up a last slice add nothing:
- * weights, gradients and moments there are zeros. */
+/* Adds the squares of slices in member order. A tensor that every member has
+ * counts once, because all have the same sums of it. Zeros that pad a last
+ * slice add nothing: weights, gradients and moments are zero there. */
 static enum vp_status add_members(struct vp_stage *stage)
 {
     const struct vp_members *members = stage->members;

@@ -1,4 +1,4 @@
-/* Running a stage: launches, updates, and finding a non-finite value. */
+/* Runs a stage: launches, updates, and the search for a non-finite value. */
 #include "graph/opdef.h"
 #include "runtime/stage/stage_kept.h"
 #include "runtime/stage/stage_shard.h"
@@ -67,7 +67,7 @@ static int index_of(const struct vp_stage *stage, const struct vp_slot *slot)
     return (int)(slot - stage->slots);
 }
 
-/* Where values that `list` writes or reads are in this launch. */
+/* Returns the base addresses of this launch for the values that `list` uses. */
 static struct vp_launch bases(const struct vp_stage *stage,
                               const struct vp_slot *slot, enum vp_list list,
                               int64_t version,
@@ -98,7 +98,8 @@ static struct vp_launch bases(const struct vp_stage *stage,
     return launch;
 }
 
-/* What a minibatch runs. A stage that never trains evaluates with `train`. */
+/* Returns the compiled program of a slot's minibatch. A stage that never trains
+ * evaluates with `train`. */
 static struct vp_exe *exe_of(const struct vp_stage *stage,
                              const struct vp_slot *slot, bool eval)
 {
@@ -127,8 +128,8 @@ static int64_t ahead_of(const struct vp_stage *stage,
     return stage->ahead[tensor->block - stage->plan.spec.first_block];
 }
 
-/* What makes version newest + 1, of `n` tensors whose blocks have had the same
- * number of updates. */
+/* Returns the optimizer step that makes version newest + 1 of `n` tensors,
+ * whose blocks have had the same number of updates. */
 static struct vp_optim_step next_step(const struct vp_stage *stage,
                                       const struct vp_optim_tensor *tensors,
                                       int n, float lr, float grad_scale)
@@ -303,13 +304,15 @@ enum vp_status vp_stage_add_uses(struct vp_stage *stage,
     return add_up(stage, terms, n_terms, 0, n);
 }
 
-/* The first tensors, if the backward took them along. */
+/* Returns the number of tensors, from the first on, that the backward has
+ * updated. */
 static int n_updated(const struct vp_stage *stage)
 {
     return stage->updated ? stage->n_free_tensors : 0;
 }
 
-/* Of the chunks of the own shard, then of whole tensors. */
+/* Computes the squares of the chunks of the own shard, then those of whole
+ * tensors. */
 static enum vp_status sum_chunks(struct vp_stage *stage, double *sums)
 {
     const struct vp_shard_table *shard = stage->shard;
@@ -342,8 +345,8 @@ enum vp_status vp_stage_wait_sums(struct vp_stage *stage)
     return vp_event_sync(stage->summed, stage->config.timeout_ms);
 }
 
-/* Updates `n` tensors; `squares` and `ratios` as in struct vp_optim_step, an entry
- * per tensor. */
+/* Updates `n` tensors. `squares` and `ratios` have an entry per tensor, see
+ * struct vp_optim_step. */
 static enum vp_status update_tensors(struct vp_stage *stage,
                                      const struct vp_optim_tensor *tensors,
                                      int n, float lr, float grad_scale,
@@ -421,7 +424,7 @@ enum vp_status vp_stage_skip(struct vp_stage *stage)
     return VP_OK;
 }
 
-/* ---- Blame -------------------------------------------------------------- */
+/* ---- Non-finite values -------------------------------------------------- */
 
 enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
                                       const struct vp_slot *slot,
@@ -435,8 +438,8 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
     struct vp_nonfinite found = { NULL, VP_PHASE_F };
     enum vp_status st;
 
-    /* Training is over: memory may be allocated, and what leaves the stage
-     * goes nowhere. */
+    /* Training has ended: memory may be allocated, and the outgoing message is
+     * not sent. */
     VP_TRY(vp_device_alloc(stage->device, n_out, &launch.base[VP_SPACE_OUT]));
     st = stage->ops->launch_checked(exe_of(stage, slot, false), VP_LIST_F,
                                     &launch, &found);
@@ -452,7 +455,7 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
         (unsigned long long)slot->message->header.minibatch);
 }
 
-/* The operator that has parameter `name`. */
+/* Returns the operator that has the parameter `name`, or NULL. */
 static const struct vp_op *find_op(const struct vp_graph *graph,
                                    const char *name)
 {
@@ -473,7 +476,7 @@ enum vp_status vp_stage_blame_grads(const struct vp_stage *stage, int index,
 {
     const struct vp_graph *graph = &stage->config.work.graphs[0];
 
-    /* Gradients flow backward: the last bad tensor was bad first. */
+    /* Gradients flow backward: the last bad tensor was computed first. */
     for (int i = stage->n_tensors - 1; i >= 0; i--) {
         const struct vp_op *op = find_op(graph, stage->tensor_names[i]);
 

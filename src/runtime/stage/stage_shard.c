@@ -1,4 +1,4 @@
-/* What replicas with shards of the optimizer's state tell each other. */
+/* Exchanges between replicas with shards of the optimizer's state. */
 #include "runtime/stage/stage_shard.h"
 
 /* ---- Sums of squares ---------------------------------------------------- */
@@ -83,7 +83,8 @@ static char *base_of(const struct vp_stage *stage, enum vp_shard_array array)
     }
 }
 
-/* The part of [at, at + n) that shard `k` has. */
+/* Moves `at` to the start of the part of [at, at + n) in shard `k`. Returns the
+ * length of that part. */
 static int64_t clip(const struct vp_shard_table *shard, int k, int64_t *at,
                     int64_t n)
 {
@@ -107,7 +108,7 @@ void *vp_stage_shard_own(const struct vp_stage *stage,
            (*at - shard->bounds[shard->index]) * element_bytes(stage, array);
 }
 
-/* Begins to bring elements [at, at + n) to one replica, at `out` there. */
+/* Starts to collect elements [at, at + n) at `out` of one replica. */
 static void collect(struct vp_stage *stage, int receiver,
                     enum vp_shard_array array, int64_t at, int64_t n, void *out)
 {

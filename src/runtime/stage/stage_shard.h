@@ -9,25 +9,27 @@
 
 enum vp_shard_array { VP_SHARD_MASTER, VP_SHARD_MOMENT1, VP_SHARD_MOMENT2 };
 
-/* Exchanges `width` sums of each chunk, in shard->mine, which become those of all
- * chunks in shard->all. */
+/* Exchanges `width` sums of each own chunk in shard->mine. shard->all then has
+ * those of all chunks. */
 enum vp_status vp_stage_shard_exchange(struct vp_stage *stage, int width);
-/* Adds sum `which` of `width` over the chunks of each tensor, in their order. */
+/* Adds sum `which` of `width` over the chunks of each tensor, in chunk
+ * order. */
 void vp_stage_shard_add(const struct vp_stage *stage, int width, int which,
                         double *sums_out, int stride);
 
-/* Begins to gather the newest weights; nothing may read them before the end. */
+/* Starts to gather the newest weights. They must not be read before
+ * vp_stage_shard_end(). */
 void vp_stage_shard_gather(struct vp_stage *stage);
 enum vp_status vp_stage_shard_end(struct vp_stage *stage,
                                   struct vp_limit limit);
 
-/* Elements of an array that lie in the own shard: [at, at + n) becomes the part of
- * it that does. Returns where that is in memory; NULL: nothing of it. */
+/* Cuts [at, at + n) down to its elements in the own shard. Returns their
+ * address in the array; NULL: there are none. */
 void *vp_stage_shard_own(const struct vp_stage *stage,
                          enum vp_shard_array array, int64_t *at, int64_t *n);
-/* This replica gets elements [at, at + n) of an array. All replicas take part:
- * those that are not among the peers call vp_stage_shard_give(), and this one is
- * then replica 0. */
+/* Collects elements [at, at + n) of an array at `out`. All replicas take part:
+ * those that are not among the peers call vp_stage_shard_give(), and then this
+ * one must be replica 0. */
 enum vp_status vp_stage_shard_fetch(struct vp_stage *stage,
                                     const struct vp_peers *peers,
                                     enum vp_shard_array array, int64_t at,

@@ -1,4 +1,4 @@
-/* Listing, saving and restoring the state of a stage. */
+/* Lists, saves and restores the state of a stage. */
 #include "runtime/stage/stage_state.h"
 
 #include "graph/slice.h"
@@ -21,7 +21,7 @@ static int n_kinds(const struct vp_stage *stage)
     return 1 + n_moments_of(stage) + stage->plan.shape.n_versions - 1;
 }
 
-/* Which part of its parameter a tensor is. */
+/* Returns the index of a tensor among the parts of its parameter. */
 static int part_of(const struct vp_stage *stage, int tensor)
 {
     const struct vp_param *param = stage->tensor_params[tensor];
@@ -42,7 +42,8 @@ static int n_members_of(const struct vp_stage *stage)
     return stage->config.work.graphs[0].n_members;
 }
 
-/* Kind number `k` of a tensor: weights, moments, then older versions. */
+/* Returns item number `k` of a tensor: weights, moments, then older
+ * versions. */
 static struct vp_state_item item_of(const struct vp_stage *stage, int tensor,
                                     int k)
 {
@@ -75,7 +76,8 @@ static enum vp_dtype dtype_of(const struct vp_stage *stage,
                                           : VP_DTYPE_F32;
 }
 
-/* Of all but the weights, which vp_stage_get_weights() gives. */
+/* Returns the array of an item other than weights, which vp_stage_get_weights()
+ * copies. */
 static void *array_of(const struct vp_stage *stage, int tensor,
                       const struct vp_state_item *item)
 {
@@ -121,7 +123,7 @@ static bool is_moment(const struct vp_state_item *item)
     return item->kind == VP_STATE_MOMENT1 || item->kind == VP_STATE_MOMENT2;
 }
 
-/* Saved are floats, whatever the device has. */
+/* Items are saved as FP32 in every precision. */
 static enum vp_status save_item(struct vp_stage *stage,
                                 const struct vp_peers *peers, int tensor,
                                 const struct vp_state_item *item, float *buffer)
@@ -158,8 +160,8 @@ static void put_slice(const struct vp_stage *stage, int tensor, int member,
                  n_members_of(stage), slice, whole);
 }
 
-/* The first member gets the slices of all, which are other processes, piece by
- * piece; `all` has room for a piece of each, `slices` for a slice of each. */
+/* Gathers the slices of all members, which are other processes, piece by piece.
+ * `all` has room for a piece of each member, `slices` for a slice of each. */
 static enum vp_status gather_slices(const struct vp_stage *stage, int64_t n,
                                     float *slices, float *all)
 {
@@ -180,7 +182,7 @@ static enum vp_status gather_slices(const struct vp_stage *stage, int64_t n,
     return VP_OK;
 }
 
-/* Puts this member's slice of a tensor where the whole one is saved. */
+/* Puts this member's slice of a tensor into the buffer of the whole tensor. */
 static enum vp_status save_slice(struct vp_stage *stage,
                                  const struct vp_peers *peers, int tensor,
                                  const struct vp_state_item *item, int number,
@@ -231,7 +233,7 @@ enum vp_status vp_stage_save(struct vp_stage *stage,
     return VP_OK;
 }
 
-/* In the order of vp_stage_save(). Weights of F32 have no master. */
+/* In the order of vp_stage_save(). FP32 weights have no master. */
 enum vp_status vp_stage_give(struct vp_stage *stage)
 {
     for (int i = 0; i < stage->n_own_tensors; i++)
@@ -273,7 +275,7 @@ bool vp_stage_owns(const struct vp_stage *stage, const char *name)
 
 /* ---- Restoring ---------------------------------------------------------- */
 
-/* Of a shard, the part of it that is here. */
+/* Copies a moment from the host; with a shard only the part in it. */
 static enum vp_status set_moment(struct vp_stage *stage, int tensor,
                                  const struct vp_state_item *item,
                                  const float *host)
@@ -290,8 +292,8 @@ static enum vp_status set_moment(struct vp_stage *stage, int tensor,
                           (size_t)n * sizeof(*host));
 }
 
-/* Weights go into every version, as at the start; older ones replace them. A
- * tied copy is loaded under its owner's name. */
+/* Weights are copied into every version; older versions then replace them. A
+ * tied copy is loaded under the name of its owner. */
 static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
                                    const struct vp_loader *loader, int past,
                                    float *host, float *slice, void *scratch,
@@ -315,7 +317,8 @@ static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
     } else if (is_moment(&item)) {
         st = set_moment(stage, tensor, &item, host);
     } else {
-        if (dtype != VP_DTYPE_F32) /* exact: they were expanded from it */
+        /* exact: they were expanded from this dtype. */
+        if (dtype != VP_DTYPE_F32)
             vp_dtype_round(dtype, (uint16_t *)scratch, host, n);
         st = vp_stream_copy(stage->stream, array_of(stage, tensor, &item),
                             dtype == VP_DTYPE_F32 ? (void *)host : scratch,
@@ -339,8 +342,8 @@ enum vp_status vp_stage_each_restored(const struct vp_stage *stage, int past,
     return VP_OK;
 }
 
-/* Blocks may come from stages that were updated more or less often. Where
- * gradients are used up within backward, that makes one update for all. */
+/* Blocks may come from stages with different numbers of updates. Where the
+ * update is part of backward, all blocks need the same number. */
 static enum vp_status restore_counts(struct vp_stage *stage, int index,
                                      const struct vp_loader *loader,
                                      struct vp_err *err)

@@ -1,14 +1,14 @@
-/* Swapped values between F and backward. Four orders are kept, each by one line
- * below:
+/* Moves swapped values to the host and back. Four orders are kept, each by one
+ * line below:
  *
  *   F before its copy out     the copy out before the next F of its buffer
  *   a buffer's last reader before the next copy into it
  *   the copy in before R, B and W
  *
- * The copy in comes after the copy out because SWAP_FREE stands before SWAP_IN. */
+ * The copy in follows the copy out because SWAP_FREE comes before SWAP_IN. */
 #include "runtime/stage/stage.h"
 
-/* The most bytes that a minibatch swaps. */
+/* Returns the maximum number of bytes that a minibatch swaps. */
 static int64_t most_bytes(const struct vp_stage *stage)
 {
     return stage->plan.sizes.n_bytes[VP_SPACE_SWAPPED];
@@ -76,8 +76,8 @@ enum vp_status vp_stage_swap_out(struct vp_stage *stage, struct vp_slot *slot)
     struct vp_copier *out = stage->copier[0];
 
     if (!out)
-        return VP_OK; /* the operators save nothing */
-    VP_TRY(vp_copier_follow(out, stage->stream)); /* F */
+        return VP_OK; /* the selected operators save nothing */
+    VP_TRY(vp_copier_follow(out, stage->stream)); /* after F */
     return vp_copier_begin(out, &slot->left, slot->swap_host, slot->swap_out,
                            bytes_of(stage, slot));
 }
@@ -94,7 +94,7 @@ enum vp_status vp_stage_swap_in(struct vp_stage *stage, struct vp_slot *slot)
 
     if (!in)
         return VP_OK;
-    VP_TRY(vp_copier_follow(in, stage->stream)); /* the last reader */
+    VP_TRY(vp_copier_follow(in, stage->stream)); /* after the last reader */
     return vp_copier_begin(in, &slot->back, slot->swap_in, slot->swap_host,
                            bytes_of(stage, slot));
 }

@@ -1,5 +1,5 @@
-/* The weights of a stage: floats for whoever is outside of it. How they lie is
- * said in optim.h, and known here and in kernels alone. */
+/* Conversion between the weights of a stage and floats. Their layout is defined
+ * in optim.h; only this file and kernels use it. */
 #include "base/halves.h"
 #include "runtime/stage/stage_shard.h"
 
@@ -21,7 +21,7 @@ static enum vp_dtype dtype_of(const struct vp_stage *stage)
     return stage->config.work.graphs[0].dtype;
 }
 
-/* Constants lie behind all that is trained, and have no master. */
+/* Constants are stored after all trained weights and have no master. */
 static bool has_master(const struct vp_stage *stage, int64_t at)
 {
     return stage->master && at * (int64_t)sizeof(float) <
@@ -30,11 +30,11 @@ static bool has_master(const struct vp_stage *stage, int64_t at)
 
 static char *master_at(const struct vp_stage *stage, int64_t at)
 {
-    VP_BUG_ON(stage->shard); /* it has no more than a shard */
+    VP_BUG_ON(stage->shard); /* a shard has only a part of the master */
     return (char *)stage->master + at * vp_optim_master_bytes(dtype_of(stage));
 }
 
-/* Elements [at, at + n) of the master, those that are here. */
+/* Sets elements [at, at + n) of the master, as far as they are here. */
 static enum vp_status set_master(struct vp_stage *stage, int64_t at, int64_t n,
                                  const void *host)
 {
@@ -87,8 +87,8 @@ enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
     return st;
 }
 
-/* The newest weights [at, at + n) of 16 bits, by way of
- * `buffer`, which has 2 n elements. */
+/* Copies the newest 16-bit weights [at, at + n). `buffer` has room for 2 n
+ * elements. */
 static enum vp_status get_piece(const struct vp_stage *stage, int64_t at,
                                 int64_t n, const void *master, uint16_t *buffer,
                                 float *host)
@@ -106,11 +106,11 @@ static enum vp_status get_piece(const struct vp_stage *stage, int64_t at,
     return VP_OK;
 }
 
-/* `master`: that of the elements asked for; NULL: there is none. */
+/* `master`: that of these elements; NULL: none. */
 static enum vp_status get_weights(const struct vp_stage *stage, int64_t at,
                                   int64_t n, const char *master, float *host)
 {
-    enum { PIECE = 1 << 19 }; /* stays in a cache on its way */
+    enum { PIECE = 1 << 19 }; /* small enough to stay in a cache */
     enum vp_dtype dtype = dtype_of(stage);
     const float *newest = vp_stage_weights(stage, stage->newest);
     int64_t size = vp_optim_master_bytes(dtype);

@@ -1,3 +1,4 @@
+/* Packs and unpacks messages between stages; compresses FP32 values to BF16. */
 #include "runtime/stage/wire.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@ static bool is_float(const struct vp_program *program,
     return program->graph->values[entry->value].dtype == VP_DTYPE_F32;
 }
 
-/* Bytes on their way of a message of this bucket. */
+/* Returns the bytes that are sent for a message of this bucket. */
 static int64_t message_bytes(const struct vp_stage *stage,
                              const struct vp_program *program,
                              enum vp_space space)
@@ -63,7 +64,7 @@ static void widen(const struct vp_program *program,
     }
 }
 
-/* What squeezing and widening would leave, where the boundary is. */
+/* Rounds the values of a boundary in place, as squeeze() and widen() would. */
 static enum vp_status shorten(struct vp_stage *stage,
                               const struct vp_program *program,
                               const struct vp_boundary *boundary, char *tensors)
@@ -81,7 +82,7 @@ static enum vp_status shorten(struct vp_stage *stage,
 
 /* ---- Messages ----------------------------------------------------------- */
 
-/* The device has memory of its own. */
+/* Returns true if the device has its own memory. */
 static bool is_staged(const struct vp_stage_message *message)
 {
     return message->host && message->host != message->tensors;
@@ -135,7 +136,8 @@ enum vp_status vp_wire_unpack(struct vp_stage *stage,
 enum vp_status vp_wire_give_back(struct vp_stage *stage,
                                  const struct vp_stage_message *message)
 {
-    if (is_staged(message)) /* it was copied before its first use: long ago */
+    /* Copied before its first use, so this does not wait long. */
+    if (is_staged(message))
         return vp_event_sync(message->read, stage->config.timeout_ms);
     return vp_event_record(message->read, stage->stream);
 }
@@ -146,7 +148,8 @@ typedef enum vp_status (*messages_fn)(struct vp_stage *stage,
                                       struct vp_stage_message *messages, int n,
                                       enum vp_space space);
 
-/* All messages that the host carries to or from another process. */
+/* Calls `fn` for all rings of messages that pass through the host to or from
+ * another process. */
 static enum vp_status each_ring(struct vp_stage *stage, messages_fn fn)
 {
     const struct vp_stage_shape *shape = &stage->plan.shape;
@@ -169,7 +172,8 @@ static enum vp_status alloc_host(struct vp_stage *stage, int64_t n_bytes,
                                 n_bytes > 0 ? (size_t)n_bytes : 1, out);
 }
 
-/* The transport reaches what the host can use; other memory has a copy. */
+/* The transport uses host memory; a device with its own memory has a host
+ * copy. */
 static enum vp_status allocate(struct vp_stage *stage,
                                struct vp_stage_message *messages, int n,
                                enum vp_space space)

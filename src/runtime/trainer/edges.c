@@ -1,8 +1,10 @@
+/* Finds how messages and sums travel between the ranks of this run. */
 #include "runtime/trainer/edges.h"
 
 #include <stdlib.h>
 
-/* Ranks have all stages of a pair in one process, or none. */
+/* Returns true if two stages are in different processes. All ranks of the two
+ * are in one process, or none are. */
 static bool is_apart(const struct vp_pipeline *pipeline,
                      const struct vp_schedule *schedule, int from, int to)
 {
@@ -13,7 +15,8 @@ static bool is_apart(const struct vp_pipeline *pipeline,
                schedule->stages[to].first_rank * pipeline->n_members);
 }
 
-/* Each member of a group sends to the member with its number of the other. */
+/* Returns true if each member of group `a` can access the device of the member
+ * with its number in group `b`. */
 static bool groups_are_direct(const struct vp_train_config *config, int a,
                               int b)
 {
@@ -25,8 +28,8 @@ static bool groups_are_direct(const struct vp_train_config *config, int a,
     return true;
 }
 
-/* Messages, and sums over replicas, go from device to device if all pairs of
- * ranks between two stages can. */
+/* Returns true if messages, or sums over replicas, can go from device to device
+ * for all pairs of ranks of two stages. */
 static bool is_direct(const struct vp_pipeline *pipeline,
                       const struct vp_schedule *schedule, int from, int to)
 {
@@ -45,7 +48,7 @@ static bool is_direct(const struct vp_pipeline *pipeline,
     return true;
 }
 
-/* Whether a stage has a use of a tied parameter. */
+/* Returns true if a stage uses a tied parameter. */
 static bool has_ties(const struct vp_plan *plan, const struct vp_graph *graph,
                      int stage)
 {
@@ -73,8 +76,8 @@ static bool rank_has_ties(const struct vp_train_config *config,
     return false;
 }
 
-/* Sums over tied weights go from device to device if all pairs of ranks that
- * have any can. */
+/* Sums of tied weights go from device to device if all pairs of ranks that use
+ * tied weights can. */
 static enum vp_edge_kind find_tie_edge(const struct vp_train_config *config,
                                        const struct vp_schedule *schedule)
 {

@@ -1,5 +1,5 @@
-/* How messages travel between the ranks of this run: the edges of a plan, as the
- * world of processes has them. */
+/* Finds how messages travel between the ranks of this run: the edges of the
+ * plan, given the processes and devices of the world. */
 #ifndef VP_RUNTIME_TRAINER_EDGES_H
 #define VP_RUNTIME_TRAINER_EDGES_H
 

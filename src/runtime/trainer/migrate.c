@@ -8,9 +8,9 @@
 
 #include <stdlib.h>
 
-/* ---- What may change ---------------------------------------------------- */
+/* ---- Checks ------------------------------------------------------------- */
 
-/* The number of samples and updates must mean the same before and after. */
+/* Samples and updates must be counted in the same way before and after. */
 static enum vp_status check_counts(const struct vp_trainer *from,
                                    const struct vp_plan *plan,
                                    struct vp_err *err)
@@ -31,8 +31,7 @@ static enum vp_status check_counts(const struct vp_trainer *from,
                           now, plan->accumulation_steps);
     if (n_ranks != from->pipeline.n_ranks)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "the run has %d ranks, the plan %d; a run keeps its "
-                          "ranks",
+                          "the run has %d ranks, the plan %d; make them equal",
                           from->pipeline.n_ranks, n_ranks);
     return VP_OK;
 }
@@ -78,8 +77,9 @@ static int64_t rank_bytes(const struct vp_schedule *schedule,
     return sum;
 }
 
-/* Bytes that a rank may use beside `has`. Without a limit the host refuses what
- * it cannot give; a device must be told. */
+/* Returns the bytes that a rank may allocate in addition to `has`. Without a
+ * limit, allocations of host memory fail by themselves; for a device the
+ * headroom is the limit. */
 static int64_t rank_room(const struct vp_train_config *config, int n_stages,
                          int64_t has)
 {
@@ -90,7 +90,7 @@ static int64_t rank_room(const struct vp_train_config *config, int n_stages,
     return config->backend->device->host_memory ? INT64_MAX : headroom;
 }
 
-/* Both plans are in memory until the run has moved. */
+/* Both plans are in memory at the same time until the run has moved. */
 static enum vp_status check_room(const struct vp_trainer *from,
                                  const struct vp_priced_plan *next,
                                  const struct vp_older_needs *older,
@@ -120,7 +120,7 @@ static enum vp_status check_room(const struct vp_trainer *from,
     return VP_OK;
 }
 
-/* A round of one stage must be a round of the other. */
+/* A round must have the same length before and after the move of a block. */
 static enum vp_status check_rounds(const struct vp_trainer *from,
                                    const struct vp_schedule *next,
                                    const int *partition, struct vp_err *err)
@@ -144,7 +144,7 @@ static enum vp_status check_rounds(const struct vp_trainer *from,
     return VP_OK;
 }
 
-/* Checks the plan of `config` without allocating anything. */
+/* Checks the plan of `config` before anything is allocated. */
 static enum vp_status check_price(const struct vp_trainer *from,
                                   const struct vp_train_config *config,
                                   struct vp_older_needs *older_out,
@@ -194,7 +194,7 @@ enum vp_status vp_trainer_create_next(struct vp_trainer *from,
     config.takes_over = true;
     if (st == VP_OK)
         st = check_price(from, &config, &older, err);
-    if (config.world) /* each may have limits of its own */
+    if (config.world) /* each process may have its own limits */
         st = vp_world_agree(config.world, st, VP_LIMIT_NEVER, err);
     VP_TRY(st);
     st = vp_trainer_create(&config, &next, err);
@@ -216,8 +216,9 @@ bool vp_trainer_can_take_over(struct vp_trainer *next)
 
 /* ---- Counts ------------------------------------------------------------- */
 
-/* Fills the counts, loss scale and versions of every block. Blocks have the
- * versions that their stage has and, where `next` needs them, those kept. */
+/* Sets the counts, loss scale and versions of every block. A block has the
+ * versions of its stage and, if `next` needs them, the older ones that were
+ * kept. */
 static void describe_blocks(const struct vp_trainer *next,
                             const struct vp_trainer *from,
                             const struct vp_progress *progress,
@@ -246,8 +247,8 @@ static void describe_blocks(const struct vp_trainer *next,
     }
 }
 
-/* Where `next` begins. Returns false if a segment starts: depths differ, or
- * versions are missing. */
+/* Sets the start of `next`. Returns false if a new segment starts there,
+ * because depths differ or versions are missing. */
 static bool join(const struct vp_trainer *next, const struct vp_trainer *from,
                  const struct vp_block_state *blocks,
                  struct vp_progress *progress)
@@ -270,7 +271,7 @@ static bool join(const struct vp_trainer *next, const struct vp_trainer *from,
     return exact;
 }
 
-/* ---- What was moved ----------------------------------------------------- */
+/* ---- Moved blocks ------------------------------------------------------- */
 
 static int rank_of_block(const struct vp_trainer *trainer, int block)
 {
@@ -304,7 +305,8 @@ static void count_moved(const struct vp_trainer *next,
     }
 }
 
-/* A trace shows what was done under both plans. */
+/* Passes the recorders on, so that a trace shows the actions under both
+ * plans. */
 static void hand_over_records(struct vp_trainer *next, struct vp_trainer *from)
 {
     for (int r = 0; r < next->pipeline.n_ranks; r++) {
@@ -326,8 +328,10 @@ static enum vp_status order(struct vp_trainer *trainer, enum vp_order_kind kind,
 
     if (st == VP_ERR_ABORTED)
         return vp_world_status(trainer->pipeline.world, err);
-    return st == VP_OK ? VP_OK
-                       : vp_err_set(err, st, "another process takes no orders");
+    return st == VP_OK
+               ? VP_OK
+               : vp_err_set(err, st,
+                            "another process does not respond; see its log");
 }
 
 enum vp_status vp_trainer_order_prepare(struct vp_trainer *trainer,
@@ -342,7 +346,7 @@ enum vp_status vp_trainer_order_move(struct vp_trainer *trainer,
     return order(trainer, VP_ORDER_MOVE, err);
 }
 
-/* The lead has counted; all processes begin from its numbers. */
+/* All processes start with the counts of the lead. */
 static enum vp_status share_progress(const struct vp_trainer *from,
                                      struct vp_progress *progress)
 {
@@ -354,7 +358,8 @@ static enum vp_status share_progress(const struct vp_trainer *from,
                : VP_OK;
 }
 
-/* Every rank of `next` loads; what other processes ask for is sent. */
+/* Every rank of `next` loads its state; this thread sends what other processes
+ * load. */
 static enum vp_status load_all(struct vp_trainer *next,
                                struct vp_transfer *transfer, struct vp_err *err)
 {
@@ -366,7 +371,7 @@ static enum vp_status load_all(struct vp_trainer *next,
         if (!next->ranks[r].is_here)
             vp_counter_add(&next->pipeline.n_done[r]);
     st = vp_transfer_send(transfer, err);
-    if (st != VP_OK) /* ends the waits of the ranks, too */
+    if (st != VP_OK) /* also ends the waits of the ranks */
         vp_world_abort(next->pipeline.world, st, err->text);
     vp_trainer_wait(next, next->n_jobs);
     return vp_world_status(next->pipeline.world, err);
@@ -394,7 +399,7 @@ static enum vp_status move_state(struct vp_trainer *next,
     if (st == VP_OK)
         st = vp_pipeline_open_readers(next->ranks, &next->schedule, err);
     next->config.loader = NULL;
-    /* No message is under way when all have come here. */
+    /* After this agreement no message is under way. */
     if (from->config.world)
         st = vp_world_agree(from->config.world, st, VP_LIMIT_NEVER, err);
     vp_transfer_free(transfer);

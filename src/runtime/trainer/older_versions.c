@@ -1,9 +1,10 @@
-/* Decides which versions of weights stages keep for a move, and counts them. */
+/* Decides which weight versions stages keep for a move, and counts them. */
 #include "runtime/trainer/older_versions.h"
 
 /* ---- Stages ------------------------------------------------------------- */
 
-/* The stage that versions are read from: its first replica. */
+/* Returns the first replica of a stage, from which versions are read, if it is
+ * on `rank`; else NULL. */
 static struct vp_stage *stage_of(const struct vp_trainer *from, int stage,
                                  int rank)
 {
@@ -86,7 +87,7 @@ int64_t vp_older_needs_bytes(const struct vp_trainer *from,
 
 /* ---- Keeping ------------------------------------------------------------ */
 
-/* The stage if it is in this process, else NULL. */
+/* Returns the stage if it is in this process, else NULL. */
 static struct vp_stage *find_here(const struct vp_trainer *from, int stage)
 {
     int rank = from->schedule.stages[stage].first_rank;
@@ -122,8 +123,9 @@ int vp_older_versions_count(const struct vp_older_versions *older, int stage)
     return n < most ? n : most;
 }
 
-/* Minibatches in which every stage keeps all that it needs to, and one round
- * more: updates that were made before it began are counted later. */
+/* Returns the number of minibatches after which every stage has kept all
+ * versions that it must keep. Includes one more round, because updates made
+ * before the start are counted later. */
 static int64_t minibatches_needed(const struct vp_older_versions *older)
 {
     const struct vp_schedule *schedule = &older->from->schedule;
@@ -159,7 +161,9 @@ void vp_older_versions_release(struct vp_older_versions *older)
 {
     for (int s = 0; older->from && s < older->from->pipeline.n_stages; s++) {
         if (!older->kept[s] || older->from->lost)
-            continue; /* a rank that never returned may still write there */
+            /* Leaked on purpose: a rank thread that never returned may still
+             * use it. */
+            continue;
         atomic_store(&find_here(older->from, s)->kept, NULL);
         vp_kept_free(older->kept[s]);
     }

@@ -1,3 +1,5 @@
+/* Builds the ranks of a trainer: backends, stages, channels, groups, readers
+ * and rings of results. */
 #include "runtime/trainer/pipeline.h"
 
 #include "runtime/fit.h"
@@ -26,7 +28,7 @@ static bool is_mine(const struct vp_pipeline *pipeline, int rank)
            vp_world_is_mine(pipeline->config->world, rank);
 }
 
-/* What this replica owns of the optimizer's state. */
+/* Makes the table of this replica's shard of the optimizer's state. */
 static enum vp_status shard_stage(struct vp_rank_stage *rs, struct vp_err *err)
 {
     if (rs->stage.plan.n_shards == 0)
@@ -178,9 +180,10 @@ static struct vp_rank_stage *find_stage(struct vp_rank *rank, int stage)
     vp_bug(__FILE__, __LINE__, "a stage that the rank does not have");
 }
 
-/* One way between neighbours, to one replica of stage `to`, for one member of the
- * tensor-parallel groups: boundary values are the same for all members, and each sends
- * its own. */
+/* Messages in one direction between neighbouring stages, to one replica of
+ * stage `to`, for one member of the tensor-parallel groups. Boundary values are
+ * the same for all members, and each member sends to the one with its
+ * number. */
 struct way {
     int from, to, replica, member;
     int n_buffers;
@@ -216,7 +219,7 @@ static void list_buffers(struct vp_stage *stage,
     }
 }
 
-/* The messages of this process that the way goes through. */
+/* Lists the message buffers of this process at both ends of a way. */
 static void list_ends(struct vp_pipeline *pipeline, struct vp_rank *ranks,
                       const struct way *way, struct vp_link *link,
                       struct vp_buffer *in, struct vp_buffer *out)
@@ -247,14 +250,14 @@ static void list_ends(struct vp_pipeline *pipeline, struct vp_rank *ranks,
     }
 }
 
-/* The rank that is `member` of group number `group`. */
+/* Returns the rank of member `member` in group `group`. */
 static int rank_at(const struct vp_pipeline *pipeline, int group, int member)
 {
     return group * pipeline->n_members + member;
 }
 
-/* The ranks that send: all replicas of the stage, but where both stages are on
- * the same ranks each has only itself. */
+/* Lists the sending ranks: all replicas of the stage; only the rank itself if
+ * both stages are on the same ranks. */
 static int list_senders(const struct vp_pipeline *pipeline,
                         const struct vp_schedule *schedule,
                         const struct way *way, int receiver, int *senders)
@@ -324,7 +327,8 @@ static enum vp_status connect_stage(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
-/* An event for every message that may be on its way to the stages around. */
+/* Creates an event for every message that can be on its way to the neighbouring
+ * stages. */
 static enum vp_status make_events(struct vp_rank_stage *rs,
                                   const struct vp_schedule *schedule)
 {
@@ -356,8 +360,8 @@ static void free_events(struct vp_rank_stage *rs)
     }
 }
 
-/* The sum of gradients over the replicas of a stage, bundle by bundle, for one member
- * of the tensor-parallel groups. */
+/* Creates the group that sums gradients over the replicas of a stage, bundle by
+ * bundle, for one member of the tensor-parallel groups. */
 static enum vp_status link_replicas(struct vp_pipeline *pipeline,
                                     const struct vp_stage *stage,
                                     int first_group, int member,
@@ -394,8 +398,8 @@ static enum vp_status link_replicas(struct vp_pipeline *pipeline,
     return st;
 }
 
-/* A group with fewer minibatches than replicas leaves some without gradients:
- * they only get the sum. */
+/* With fewer minibatches than replicas some replicas have no gradients and only
+ * receive the sum. */
 static enum vp_status join_replicas(const struct vp_rank *rank,
                                     struct vp_rank_stage *rs,
                                     const struct vp_schedule *schedule,
@@ -501,7 +505,7 @@ static int count_uses(const struct vp_rank *rank, vp_par owner)
     return n;
 }
 
-/* How a rank adds what its device has. */
+/* Sets how a rank adds gradients that are in device memory. */
 static enum vp_status reach_uses(struct vp_pipeline *pipeline,
                                  struct vp_rank *rank, struct vp_tie *tie,
                                  bool direct)
@@ -520,8 +524,8 @@ static enum vp_status reach_uses(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
-/* Members of tensor-parallel groups have slices of the parameter: those with the same
- * slice add theirs. */
+/* Members of tensor-parallel groups have slices of the parameter: the members
+ * with the same slice are summed. */
 static enum vp_status make_tie(struct vp_pipeline *pipeline,
                                struct vp_rank *ranks, vp_par owner, int slice)
 {
@@ -584,7 +588,8 @@ static enum vp_status make_ties(struct vp_pipeline *pipeline,
 
 /* ---- Data and results --------------------------------------------------- */
 
-/* The batches of a replica of stage 0. A stream has groups of one round. */
+/* Opens the batches of a replica of stage 0. In a stream a round counts as a
+ * group. */
 static enum vp_status open_reader(struct vp_rank *rank, int replica,
                                   const struct vp_schedule *schedule,
                                   bool stream)
@@ -595,8 +600,8 @@ static enum vp_status open_reader(struct vp_rank *rank, int replica,
     uint64_t begin = config->loader
                          ? (uint64_t)config->loader->progress.minibatch
                          : 0;
-    /* Minibatch m of a stream runs on replica m mod n, of a group on the
-     * replica by its number within the group. */
+    /* Replica m mod n runs minibatch m of a stream. In a synchronous group m is
+     * the number within the group. */
     uint64_t at = stream ? ((uint64_t)replica + n - begin % n) % n
                          : (uint64_t)replica;
     struct vp_batch_order order = {
@@ -606,7 +611,7 @@ static enum vp_status open_reader(struct vp_rank *rank, int replica,
         .n_strides = (group - (uint64_t)replica + n - 1) / n,
     };
 
-    /* Nothing to read where replicas outnumber minibatches. */
+    /* No reader if there are more replicas than minibatches. */
     if (order.n_strides > 0 && !config->plan.forward_only)
         VP_TRY(vp_prefetch_create(config->data, &order, config->prefetch,
                                   &rank->reader));
@@ -629,8 +634,8 @@ int64_t vp_pipeline_ahead(const struct vp_schedule *schedule)
     return round + flight;
 }
 
-/* Ranks stop when the ring of results is full, so that of updates must have
- * room for all updates of its minibatches. */
+/* Ranks wait when the ring of results is full, so the ring of updates must have
+ * room for all updates of that number of minibatches. */
 static void size_results(struct vp_pipeline *pipeline,
                          const struct vp_schedule *schedule)
 {
@@ -676,7 +681,7 @@ static enum vp_status make_results(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
-/* Norms and stop flags go to all ranks. */
+/* Creates the group of all ranks, for norms and stop flags. */
 static enum vp_status join_everybody(struct vp_pipeline *pipeline)
 {
     size_t n_words = (size_t)pipeline->config->graphs[0].n_blocks + 1;
@@ -710,7 +715,7 @@ enum vp_status vp_pipeline_connect(struct vp_pipeline *pipeline,
         return vp_world_status(pipeline->world, err) == VP_OK
                    ? no_memory(err)
                    : vp_world_status(pipeline->world, NULL);
-    vp_world_begin_links(pipeline->world); /* of others */
+    vp_world_begin_links(pipeline->world); /* later links belong to others */
     return VP_OK;
 }
 

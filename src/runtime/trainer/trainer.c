@@ -1,4 +1,4 @@
-/* A trainer and its rank threads: creating, planning, giving out jobs. */
+/* Creates a trainer and its rank threads, and posts jobs to them. */
 #include "runtime/trainer/trainer.h"
 
 #include "base/clock.h"
@@ -73,7 +73,7 @@ static int64_t actions_done(const struct vp_trainer *trainer)
     return n;
 }
 
-/* At most once in a second. */
+/* Samples the CPU time of this process, at most once per second. */
 static void note_cores(struct vp_pipeline *pipeline)
 {
     int64_t now = vp_clock_ns();
@@ -113,7 +113,8 @@ bool vp_trainer_nap(struct vp_trainer *trainer, int rank,
 {
     const struct timespec soon = { .tv_nsec = HEAR_SOON_US * 1000 };
     struct vp_pipeline *pipeline = &trainer->pipeline;
-    /* A rank that stops does not count as far as the lead waits for. */
+    /* After a stop request a rank may end below the count that the lead waits
+     * for: poll more often. */
     int slice = pipeline->remote                     ? HEAR_MS
                 : atomic_load(&pipeline->stop_asked) ? STOP_MS
                                                      : SLICE_MS;
@@ -123,7 +124,7 @@ bool vp_trainer_nap(struct vp_trainer *trainer, int rank,
     if (trainer->ranks[rank].is_here || !trainer->config.plan.forward_only)
         return vp_counter_wait(counter, target, vp_limit_ms(slice), NULL) ==
                VP_OK;
-    /* Only this thread counts for the rank, when it hears of it. */
+    /* Only this thread advances the counter, when it takes a report. */
     if (!vp_counter_reached(counter, target))
         nanosleep(&soon, NULL);
     return vp_counter_reached(counter, target);
@@ -141,7 +142,7 @@ void vp_trainer_wait(struct vp_trainer *trainer, uint32_t n)
             bool good = vp_trainer_watch(trainer);
 
             if (!good && !trainer->ranks[r].is_here)
-                break; /* it has its own to look after it */
+                break; /* its own process handles the failure */
             if (!good && give_up.length_ns == INT64_MAX)
                 give_up = vp_limit_ms(GRACE_MS);
             if (vp_limit_is_over(&give_up)) {
@@ -199,7 +200,7 @@ static enum vp_status make_schedule(struct vp_trainer *trainer,
     return VP_OK;
 }
 
-/* The schedule, and a device for each rank. */
+/* Makes the schedule and opens a device for each rank. */
 static enum vp_status open_ranks(struct vp_trainer *trainer, struct vp_err *err)
 {
     struct vp_pipeline *pipeline = &trainer->pipeline;
@@ -330,7 +331,7 @@ static enum vp_status prepare(struct vp_trainer *trainer, struct vp_err *err)
     return vp_world_status(pipeline->world, err);
 }
 
-/* Machines count from different times; traces are in the lead's. */
+/* Clocks of machines differ; traces use the clock of the lead. */
 static enum vp_status set_clock(struct vp_pipeline *pipeline)
 {
     int64_t lead_ns = vp_clock_ns();
@@ -350,14 +351,14 @@ static enum vp_status meet(struct vp_trainer *trainer, struct vp_err *err)
 
     return st == VP_OK ? VP_OK
                        : vp_err_set(err, st,
-                                    "the other processes do not say which "
-                                    "devices they have");
+                                    "no answer from the other processes about "
+                                    "their devices");
 }
 
-/* Processes meet when all have a device, and go on when all are ready: what
- * one cannot do, the others hear of. How long the others take to read their
- * part of a checkpoint is not known here: a watchdog outside ends a start
- * without progress. */
+/* Processes exchange devices when each has opened its own, and continue when
+ * all are ready; the failure of one is reported to all. There is no time limit,
+ * because reading a checkpoint may take long: the watchdog ends a start without
+ * progress. */
 static enum vp_status set_up(struct vp_trainer *trainer, struct vp_err *err)
 {
     struct vp_world *world = trainer->config.world;
@@ -393,10 +394,11 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config,
     if (!trainer)
         return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
     *trainer = (struct vp_trainer){ .config = *config, .idle = VP_LIMIT_NEVER };
-    /* Until it has taken over, it is freed without a word to other processes. */
+    /* Until it has taken over, it is freed without an order to other
+     * processes. */
     trainer->pipeline.is_left = config->takes_over && config->world;
     st = set_up(trainer, err);
-    /* Ranks that wait for others complain first. */
+    /* Longer than the time limit of ranks, whose reports are more precise. */
     trainer->idle.length_ns = (config->timeout_ms + GRACE_MS) *
                               INT64_C(1000000);
     if (st != VP_OK) {
@@ -407,7 +409,7 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config,
     return VP_OK;
 }
 
-/* Others may still send into what the trainer owns. */
+/* Returns true if other processes may still send into memory of the trainer. */
 static bool is_torn(const struct vp_trainer *trainer)
 {
     return trainer->pipeline.remote &&

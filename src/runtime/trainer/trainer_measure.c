@@ -1,14 +1,14 @@
-/* How long a step took, which share of that ranks waited, and what they
- * computed meanwhile.
+/* Duration of a step, the fraction of it that ranks waited, and the FLOPs that
+ * they computed in it.
  *
- * A step ends when the first rank has done its part of it, and its window
- * begins where that of the step before ended: windows fill the time of a run
- * without a gap, and the last one of a stream reaches to where all ranks have
- * ended. What a rank did in a window follows from its marks, made by itself at
- * each of its updates; between two marks it counts as evenly spread, and so do
- * the minibatches of a round. Reports may be made late and several at once: as
- * no rank waits longer between two marks than lies between them, nor computes
- * faster than its device, none does so in a window.
+ * A step ends when the first rank has finished its part of it, and its window
+ * begins at the end of the previous window: windows cover the time of a run
+ * without gaps, and the last window of a stream ends when all ranks have
+ * ended. The work of a rank in a window follows from its marks, recorded at
+ * each of its updates; between two marks it is assumed to be evenly spread, as
+ * are the minibatches of a round. Reports may be late and come several at once:
+ * since the wait between two marks is never longer than the time between them,
+ * and no rank computes faster than its device, both hold for windows, too.
  *
  *   window    0          1        2
  *           |---------|--------|-------------------|
@@ -41,8 +41,8 @@ void vp_measure_begin(struct vp_trainer *trainer)
     }
 }
 
-/* What rank `r` has done when all ranks have ended the run. One that ended
- * earlier waited. */
+/* Returns the counters of rank `r` when all ranks have ended the run. A rank
+ * that ended earlier waited. */
 static struct vp_mark end_mark(const struct vp_trainer *trainer, int r)
 {
     struct vp_mark mark = trainer->ranks[r].last;
@@ -55,8 +55,8 @@ static struct vp_mark end_mark(const struct vp_trainer *trainer, int r)
     return mark;
 }
 
-/* The mark of round `k` of the run, from 1 on. A round that has not all of its
- * steps makes no update: it ends with the run. */
+/* Returns the mark of round `k` of the run, counted from 1. An incomplete round
+ * makes no update: it ends with the run. */
 static struct vp_mark mark_of(const struct vp_trainer *trainer, int r,
                               int64_t k, int64_t n_steps)
 {
@@ -71,7 +71,8 @@ static struct vp_mark mark_of(const struct vp_trainer *trainer, int r,
     return pipeline->marks[at * pipeline->n_ranks + r];
 }
 
-/* When rank `r` had done its part of the first `step` steps. */
+/* Returns the time at which rank `r` had finished its part of the first `step`
+ * steps. */
 static int64_t done_ns(const struct vp_trainer *trainer, int r, int64_t step,
                        int64_t n_steps)
 {
@@ -84,7 +85,8 @@ static int64_t done_ns(const struct vp_trainer *trainer, int r, int64_t step,
     return begin + (end - begin) * (step - before) / n;
 }
 
-/* What rank `r` had done at `ns`, which is not after the end of round `last`. */
+/* Returns the counters of rank `r` at time `ns`, which is not after the end of
+ * round `last`. */
 static struct vp_mark look_at(struct vp_trainer *trainer, int r, int64_t ns,
                               int64_t last, int64_t n_steps)
 {
@@ -122,7 +124,8 @@ bool vp_measure_needs_end(const struct vp_trainer *trainer, int64_t step,
     return incomplete || step == n_steps;
 }
 
-/* When the first rank had done its part of the first `step` steps. */
+/* Returns the time at which the first rank had finished its part of the first
+ * `step` steps. */
 static int64_t end_of(const struct vp_trainer *trainer, int64_t step,
                       int64_t n_steps)
 {
@@ -155,8 +158,8 @@ void vp_measure_step(struct vp_trainer *trainer, int64_t step, int64_t n_steps,
         report->flops += end.flops - window->begin.flops;
         window->begin = end;
     }
-    /* Clocks of other machines are known up to the transit time of a message:
-     * it may show in the first window. */
+    /* The offset of another machine's clock is known up to the transit time of
+     * a message; the error may show in the first window. */
     wait_ns = wait_ns < all_ns ? wait_ns : all_ns;
     report->seconds = all_ns > 0.0 ? all_ns * 1e-9 / n_ranks : 0.0;
     report->bubble = all_ns > 0.0 ? wait_ns / all_ns : 0.0;

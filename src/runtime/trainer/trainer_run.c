@@ -1,5 +1,5 @@
-/* Running a trainer: posts jobs to the rank threads and turns what they did
- * into reports. */
+/* Runs a trainer: posts jobs to the rank threads and turns their results into
+ * reports. */
 #include "runtime/trainer/trainer.h"
 
 #include "base/clock.h"
@@ -14,8 +14,8 @@
 
 /* ---- Waiting for the ranks ---------------------------------------------- */
 
-/* Waits until a counter of a rank reaches its target; false when the job has
- * ended, or failed, without that. */
+/* Waits until a counter of a rank reaches its target. Returns false if the job
+ * ended or failed before that. */
 static bool wait_rank(struct vp_trainer *trainer, int rank,
                       struct vp_counter *counter, uint32_t target)
 {
@@ -40,8 +40,8 @@ static const struct vp_result *result_of(const struct vp_trainer *trainer,
     return &trainer->pipeline.results[minibatch % trainer->pipeline.n_results];
 }
 
-/* The mean over those of minibatches [first, first + n) that have labels; NAN if
- * there are none. */
+/* Returns the mean loss over those of minibatches [first, first + n) that have
+ * labels; NAN if none has. */
 static double mean_loss(const struct vp_trainer *trainer, int64_t first, int n)
 {
     int n_labelled = 0;
@@ -58,7 +58,7 @@ static double mean_loss(const struct vp_trainer *trainer, int64_t first, int n)
     return n_labelled > 0 ? sum : (double)NAN;
 }
 
-/* Sums up minibatches [first, first + n). */
+/* Adds up minibatches [first, first + n). */
 static void add_results(const struct vp_trainer *trainer, int64_t first, int n,
                         struct vp_step_report *report)
 {
@@ -71,7 +71,7 @@ static void add_results(const struct vp_trainer *trainer, int64_t first, int n,
     }
 }
 
-/* What stage `s` noted at update number `n`. */
+/* Reads the norm and loss scale that stage `s` stored at update number `n`. */
 static void read_note(struct vp_trainer *trainer, int s, int64_t n)
 {
     const struct vp_pipeline *pipeline = &trainer->pipeline;
@@ -106,7 +106,7 @@ static struct vp_step_report begin_report(struct vp_trainer *trainer,
 
 /* ---- Failures ----------------------------------------------------------- */
 
-/* The slot in which a stage keeps a minibatch, or NULL. */
+/* Returns the slot in which a stage keeps a minibatch, or NULL. */
 static const struct vp_slot *find_slot(const struct vp_stage *stage,
                                        uint64_t minibatch)
 {
@@ -117,14 +117,14 @@ static const struct vp_slot *find_slot(const struct vp_stage *stage,
     return NULL;
 }
 
-/* The loss of a minibatch was not finite: its forward runs again, stage by
- * stage, until an operator gives a value that is not. */
+/* Names the operator after a loss that was not finite: runs the forward of the
+ * minibatch again, stage by stage, until an operator gives such a value. */
 static void blame(struct vp_trainer *trainer, struct vp_err *err)
 {
     uint64_t minibatch = trainer->pipeline.bad_minibatch;
 
     if (trainer->pipeline.n_members > 1)
-        return; /* members cannot run alone */
+        return; /* a member cannot run without the others */
     for (int s = 0; s < trainer->pipeline.n_stages; s++)
         for (int r = 0; r < trainer->pipeline.n_ranks; r++)
             for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
@@ -151,7 +151,8 @@ static enum vp_status end_jobs(struct vp_trainer *trainer, struct vp_err *err)
 
 /* ---- Traces ------------------------------------------------------------- */
 
-/* Tells the lead what the rank of this process recorded, in its time. */
+/* Sends the trace of this process's rank to the lead, in the time of its
+ * clock. */
 static enum vp_status say_trace(struct vp_trainer *trainer, struct vp_err *err)
 {
     struct vp_rank *rank = &trainer->ranks[trainer->pipeline.me];
@@ -174,7 +175,7 @@ static enum vp_status say_trace(struct vp_trainer *trainer, struct vp_err *err)
         note.number = (int64_t)(left - k);
         if (vp_remote_tell(rank, &note) != VP_OK)
             return vp_err_set(err, VP_ERR_TIMEOUT,
-                              "the lead does not take the trace");
+                              "sending the trace to rank 0 timed out");
         if (left == k)
             break;
     }
@@ -183,7 +184,7 @@ static enum vp_status say_trace(struct vp_trainer *trainer, struct vp_err *err)
 
 /* ---- Orders: carried out by all processes ------------------------------- */
 
-/* Messages of a finished job count from now on. */
+/* Later jobs count the messages of their links from here. */
 static void advance_edges(struct vp_trainer *trainer,
                           const struct vp_order *order)
 {
@@ -202,7 +203,8 @@ static void advance_edges(struct vp_trainer *trainer,
     }
 }
 
-/* A schedule for the ranks; the one before the last has been run. */
+/* Returns the schedule of a new piece. There are two: the one before the last
+ * has been run. */
 static struct vp_schedule *next_piece(struct vp_trainer *trainer)
 {
     struct vp_schedule *piece = &trainer->pieces[trainer->n_pieces % 2];
@@ -285,7 +287,7 @@ static enum vp_status obey(struct vp_trainer *trainer,
     }
 }
 
-/* The lead's: every process does it. */
+/* Gives an order of the lead to all processes and runs it here. */
 static enum vp_status order(struct vp_trainer *trainer,
                             const struct vp_order *what, struct vp_err *err)
 {
@@ -294,7 +296,8 @@ static enum vp_status order(struct vp_trainer *trainer,
     if (st == VP_ERR_ABORTED)
         return vp_world_status(trainer->pipeline.world, err);
     if (st != VP_OK)
-        return vp_err_set(err, st, "another process takes no orders");
+        return vp_err_set(err, st,
+                          "another process does not respond; see its log");
     return obey(trainer, what, err);
 }
 
@@ -308,8 +311,8 @@ bool vp_trainer_stopped(const struct vp_trainer *trainer)
     return atomic_load(&trainer->pipeline.stopped);
 }
 
-/* Waits for the next order. In an evaluation none comes before the rank of this
- * process has done its part, and the next one soon after. */
+/* Waits for the next order. During an evaluation none comes before the rank of
+ * this process has finished, and the next one soon after. */
 static void pause_following(struct vp_trainer *trainer, int64_t order_ns)
 {
     struct vp_pipeline *pipeline = &trainer->pipeline;
@@ -356,8 +359,8 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
 
 /* ---- Synchronous training ----------------------------------------------- */
 
-/* Waits for everything a report on update `n` tells; the last of a run waits for
- * its end. */
+/* Waits for all results of a report on update `n`; for the last one also for
+ * the end of the run. */
 static bool wait_group(struct vp_trainer *trainer, int64_t n, bool last)
 {
     for (int r = 0; r < trainer->pipeline.n_ranks; r++)
@@ -410,15 +413,15 @@ static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
 
 /* ---- Asynchronous training ---------------------------------------------- */
 
-/* A stretch of minibatches that starts and ends with an empty pipe, made of
- * pieces: the next is posted before the last one ends. */
+/* Minibatches that start and end with an empty pipeline. They are posted in
+ * pieces, the next one before the last one ends. */
 struct stream {
-    int begin, n_mb; /* minibatches of the run */
-    int n_posted;    /* minibatches */
+    int begin, n_mb; /* minibatch numbers within the run */
+    int n_posted;    /* number of posted minibatches */
     int64_t start_ns;
 };
 
-/* Two pieces are enough to keep all ranks busy. */
+/* Returns the length of the next piece; two pieces keep all ranks busy. */
 static int piece_size(const struct vp_trainer *trainer,
                       const struct stream *stream)
 {
@@ -455,7 +458,8 @@ static enum vp_status post_piece(struct vp_trainer *trainer,
     return VP_OK;
 }
 
-/* The loss of a minibatch that no round counts may come late. */
+/* Waits for the loss of a minibatch that belongs to no complete round: no
+ * update waits for it. */
 static bool wait_result(struct vp_trainer *trainer, int m)
 {
     const struct vp_result *result = result_of(trainer, m);
@@ -470,7 +474,7 @@ static bool wait_result(struct vp_trainer *trainer, int m)
     return vp_world_status(trainer->pipeline.world, NULL) == VP_OK;
 }
 
-/* Waits for everything a report on minibatch m tells. */
+/* Waits for all results of a report on minibatch m. */
 static bool wait_minibatch(struct vp_trainer *trainer,
                            const struct stream *stream, int m)
 {
@@ -517,8 +521,8 @@ static bool report_minibatch(struct vp_trainer *trainer,
     return !fn || fn(ctx, &report);
 }
 
-/* Asked to stop: what was posted runs to its end, and then as many minibatches
- * as fill a round of every stage; the last of them drain the pipe. */
+/* After a stop request: ends the stream after the posted minibatches and those
+ * that complete a round of every stage. The last piece empties the pipeline. */
 static void shorten(const struct vp_trainer *trainer, struct stream *stream)
 {
     int end = stream->n_posted + 1;
@@ -534,7 +538,7 @@ static void shorten(const struct vp_trainer *trainer, struct stream *stream)
     stream->n_mb = end;
 }
 
-/* A stream goes on where the last one ended. */
+/* A stream continues where the last one ended. */
 static void begin_stream(struct vp_trainer *trainer)
 {
     struct vp_progress progress = vp_trainer_progress(trainer);
@@ -647,7 +651,7 @@ enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
     return VP_OK;
 }
 
-/* ---- Looking inside ----------------------------------------------------- */
+/* ---- Traces and schedules ----------------------------------------------- */
 
 const char *vp_trainer_schedule_text(const struct vp_trainer *trainer)
 {
@@ -659,8 +663,8 @@ const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer)
     return &trainer->schedule;
 }
 
-/* The working set of recomputation is there all the time. A picture has slots of
- * equal size. */
+/* Results of recomputation count as allocated all the time. A trace has slots
+ * of equal size, so the mean is used. */
 static struct vp_trace_stage trace_stage(const struct vp_stage *stage)
 {
     const struct vp_stage_shape *shape = &stage->plan.shape;
@@ -678,7 +682,7 @@ static struct vp_trace_stage trace_stage(const struct vp_stage *stage)
     };
 }
 
-/* Waits for what all ranks recorded. */
+/* Waits for the traces of all ranks. */
 static enum vp_status gather_traces(struct vp_trainer *trainer,
                                     struct vp_err *err)
 {
@@ -687,7 +691,8 @@ static enum vp_status gather_traces(struct vp_trainer *trainer,
     vp_limit_restart(&trainer->idle);
     for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         if (!trainer->ranks[r].is_here) {
-            trainer->ranks[r].recorder->n = 0; /* all will be said again */
+            /* All events will be sent again. */
+            trainer->ranks[r].recorder->n = 0;
             atomic_store(&trainer->ranks[r].is_heard, false);
         }
     VP_TRY(order(trainer, &(struct vp_order){ .kind = VP_ORDER_TRACE }, err));

@@ -1,4 +1,4 @@
-/* The state of all stages of a trainer, and where its run stands. */
+/* The state of all stages of a trainer, and the position of its run. */
 #include "runtime/trainer/trainer.h"
 
 #include "graph/slice.h"
@@ -10,7 +10,7 @@
 
 /* ---- Items -------------------------------------------------------------- */
 
-/* Stage `index`, on its first rank. */
+/* Returns stage `index` on its first rank. */
 static struct vp_rank_stage *find_stage(const struct vp_rank *ranks,
                                         int n_ranks, int index)
 {
@@ -21,7 +21,8 @@ static struct vp_rank_stage *find_stage(const struct vp_rank *ranks,
     vp_bug(__FILE__, __LINE__, "a stage without a rank");
 }
 
-/* The same if this process saves it, else NULL. */
+/* Returns stage `index` on the rank that saves it if it is in this process,
+ * else NULL. */
 static struct vp_rank_stage *find_own(const struct vp_rank *ranks, int n_ranks,
                                       int index)
 {
@@ -63,7 +64,7 @@ int vp_trainer_state(const struct vp_trainer *trainer,
     return n;
 }
 
-/* Members of one group that live in this process fill the same items. */
+/* Members of a group in this process fill the same items. */
 static void give_number(struct vp_rank *rank, int stage, int first_item)
 {
     for (int i = 0; rank->is_here && i < rank->n_stages; i++)
@@ -106,14 +107,14 @@ int64_t vp_trainer_next_due(const struct vp_trainer *trainer, int64_t every)
                                     !trainer->generator->stream);
     int64_t begin = trainer->stream_begin;
     int64_t ended = (trainer->n_steps - begin) / period * period + begin;
-    int64_t asked = (ended / every + 1) * every; /* the first multiple after */
+    /* First multiple after `ended`. */
+    int64_t asked = (ended / every + 1) * every;
 
     return (asked - begin + period - 1) / period * period + begin;
 }
 
-/* Replicas of a stage that own shards of the optimizer's state with `rs`, which is
- * member `member` of its group, as far as they are in this process; returns their
- * number. */
+/* Lists the replicas in this process that own shards together with `rs`, which
+ * is member `member` of its group. Returns their number. */
 static int list_peers(const struct vp_trainer *trainer,
                       const struct vp_rank_stage *rs, int member,
                       struct vp_stage **peers)
@@ -131,8 +132,8 @@ static int list_peers(const struct vp_trainer *trainer,
     return n;
 }
 
-/* What this process has of a stage: by way of its first replica, or given to that,
- * which is in another process. */
+/* Saves the part of a stage that this process has: through its first replica,
+ * or by sending it to that replica in another process. */
 static enum vp_status save_part(const struct vp_trainer *trainer,
                                 struct vp_rank_stage *rs, int member,
                                 const struct vp_saver *saver)
@@ -153,7 +154,7 @@ static enum vp_status save_part(const struct vp_trainer *trainer,
     return st;
 }
 
-/* Of a tensor-parallel group every member has slices. */
+/* Every member of a tensor-parallel group has slices of the stage. */
 static enum vp_status save_stage(const struct vp_trainer *trainer, int index,
                                  const struct vp_saver *saver)
 {
@@ -170,7 +171,7 @@ static enum vp_status save_stage(const struct vp_trainer *trainer, int index,
 
 /* ---- Weights ------------------------------------------------------------ */
 
-/* The layout's entry of a parameter; -1: the stage does not have it. */
+/* Returns the layout entry of a parameter; -1: the stage does not have it. */
 static int find_entry(const struct vp_rank_stage *rs, vp_par par)
 {
     const struct vp_layout *layout = &rs->stage.plan.train[0].layout;
@@ -181,8 +182,8 @@ static int find_entry(const struct vp_rank_stage *rs, vp_par par)
     return -1;
 }
 
-/* What a replica of a stage has of a parameter, whose shards of the optimizer's state
- * may be elsewhere; VP_ERR_END: it has nothing. */
+/* Collects the part of a parameter that a replica of a stage has, including
+ * shards of the master on other replicas. VP_ERR_END: it has none. */
 static enum vp_status collect(const struct vp_trainer *trainer,
                               const struct vp_rank *rank, vp_par par,
                               int replica, float *out)
@@ -211,7 +212,8 @@ static enum vp_status collect(const struct vp_trainer *trainer,
     return st;
 }
 
-/* Puts what a rank has of a parameter into the whole; VP_ERR_END: it has nothing. */
+/* Puts the part of a parameter that a rank has into the whole. VP_ERR_END: it
+ * has none. */
 static enum vp_status get_slice(const struct vp_trainer *trainer,
                                 const struct vp_rank *rank, vp_par par,
                                 int replica, float *out)
@@ -248,7 +250,7 @@ enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
             return st;
         if (st == VP_OK)
             found = VP_OK;
-        /* Tied copies in later stages are the same. */
+        /* Tied copies in later stages are equal. */
         if (found == VP_OK && rank->member + 1 == trainer->pipeline.n_members)
             break;
     }
@@ -277,7 +279,7 @@ enum vp_status vp_trainer_save(struct vp_trainer *trainer,
 
     if (vp_remote_give(&trainer->pipeline, &order) != VP_OK)
         return vp_err_set(err, VP_ERR_TIMEOUT,
-                          "another process takes no orders");
+                          "another process does not respond; see its log");
     return vp_trainer_save_here(trainer, saver, trainer->n_steps, err);
 }
 

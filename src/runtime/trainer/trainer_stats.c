@@ -5,7 +5,7 @@
 #include "runtime/rank/watch_count.h"
 #include "runtime/trainer/internal.h"
 
-/* All its members are sums of one type. */
+/* All members of the struct are int64_t sums. */
 static void add_told(const struct vp_stage_stats *told,
                      struct vp_stage_stats *sum)
 {

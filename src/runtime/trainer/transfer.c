@@ -1,3 +1,5 @@
+/* Moves arrays of a run from one trainer to another, within and between
+ * processes. */
 #include "runtime/trainer/transfer.h"
 
 #include "runtime/stage/stage_state.h"
@@ -5,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that travel at once, and buffers at each end. */
+/* Size of a piece, and number of buffers at each end. */
 enum { MOST_BYTES = 4 << 20, N_BUFFERS = 2 };
 
 struct piece {
@@ -13,11 +15,11 @@ struct piece {
     char *body;
 };
 
-/* From one rank of `from` to one of `next`, in different processes. */
+/* Link from one rank of `from` to one of `next` in another process. */
 struct lane {
-    struct vp_channel *channel; /* NULL: nothing goes that way */
+    struct vp_channel *channel; /* NULL: nothing to send */
     struct piece pieces[N_BUFFERS];
-    uint64_t n; /* pieces so far */
+    uint64_t n; /* pieces sent or received so far */
 };
 
 struct vp_transfer {
@@ -29,7 +31,8 @@ struct vp_transfer {
 
 /* ---- Owners of arrays --------------------------------------------------- */
 
-/* The stage that an array is read from: the first replica of its owner. */
+/* Returns the first replica of the stage that owns an array, from which it is
+ * read. */
 static struct vp_rank_stage *find_owner(const struct vp_trainer *from,
                                         const char *name, int *rank_out)
 {
@@ -50,7 +53,7 @@ static struct lane *lane_at(const struct vp_transfer *t, int from, int to)
     return &t->lanes[from * t->n_ranks + to];
 }
 
-/* Calls `fn` for everything that rank `to` of `next` loads. */
+/* Calls `fn` for every item that rank `to` of `next` loads. */
 static enum vp_status each_loaded(struct vp_transfer *t, int to, vp_item_fn fn,
                                   void *ctx)
 {
@@ -217,7 +220,7 @@ enum vp_status vp_transfer_load(void *ctx, const struct vp_state_item *item,
 struct sending {
     struct vp_transfer *transfer;
     int to;
-    float *host; /* room for an item */
+    float *host; /* buffer for an item */
     int64_t room;
 };
 
@@ -261,7 +264,8 @@ static enum vp_status send_item(void *ctx, const struct vp_state_item *item)
                       (const char *)sending->host, (size_t)n * sizeof(float));
 }
 
-/* A message has left its buffer when the receiver has it. */
+/* Waits until receivers have taken all pieces, so that their buffers can be
+ * freed. */
 static enum vp_status drain(struct vp_transfer *t)
 {
     for (int i = 0; t->lanes && i < t->n_ranks * t->n_ranks; i++) {
