@@ -31,10 +31,8 @@ struct vp_cuda; /* library handles and settings of one device; device.h */
 struct vp_cuda_wgrad_stream; /* wgrad_stream.h */
 
 struct vp_cuda_call {
-    struct vp_kargs
-        /* Device addresses. In args.mb only `accumulate` and `train` are
-         * valid. */
-        args;
+    /* Device addresses. In args.mb only `accumulate` and `train` are valid. */
+    struct vp_kargs args;
     enum vp_phase phase;
     bool out_is_temporary; /* no other list reads args.out */
     const struct vp_cuda_mb *mb;

@@ -23,10 +23,9 @@ struct vp_cuda {
     struct vp_cuda_plan *plans; /* list of products; grows in first runs */
     cudnnHandle_t cudnn;        /* NULL until first used */
     struct vp_cuda_attention *attentions; /* list; grows in first runs */
-    struct vp_cuda_profile
-        *profile; /* NULL: no profile by call is being taken */
-    bool (*between)(
-        void *ctx); /* called in waits; false: give up. May be NULL */
+    struct vp_cuda_profile *profile;      /* NULL: no profile by call */
+    /* Called in waits; returns false to give up. May be NULL. */
+    bool (*between)(void *ctx);
     void *between_ctx;
     cudaEvent_t fetched[2]; /* for group/meeting.c: copy of each half is done */
     struct vp_err err;      /* message of the last call that failed */

@@ -70,8 +70,7 @@ enum {
     VP_WG_THREADS = 128, /* threads of a warpgroup */
     VP_WG_DIM = 64,      /* elements of a row of a tile */
     VP_ATTENTION_MAX_KEYS = 32768,
-    VP_ATTENTION_SHORT_LEN =
-        128, /* longest q and k of the kernels for short heads */
+    VP_ATTENTION_SHORT_LEN = 128, /* queries, keys of a short head */
     /* Rows of a part of the bias gradient of the linear that makes attention's
      * input. */
     VP_CUDA_TILE_ROWS = 64,

@@ -33,8 +33,8 @@ struct vp_cuda_pending {
 struct vp_cuda_wgrad_stream {
     cudaStream_t list, stream;
     cudaEvent_t fork;
-    struct vp_cuda_pending
-        pending[VP_CUDA_PENDING]; /* ring: [first, end) modulo its size */
+    /* Ring: entries [first, end), modulo its size, are in use. */
+    struct vp_cuda_pending pending[VP_CUDA_PENDING];
     unsigned first, end;
     bool forked; /* a W of the current list was launched */
 };

@@ -27,10 +27,9 @@
 enum {
     WARPS = 4, /* warps per block in backward */
     THREADS = 32 * WARPS,
-    TILE = 64, /* rows of the other side per pass */
-    STEP =
-        32,  /* rows of a tile per pass in backward; keys of a dropout group */
-    PAD = 8, /* elements after a row, against bank conflicts of ldmatrix */
+    TILE = 64,  /* rows of the other side per pass */
+    STEP = 32,  /* rows per pass in backward; keys of a dropout group */
+    PAD = 8,    /* elements after a row, against bank conflicts of ldmatrix */
     STAGES = 2, /* tiles in shared memory: one in use, one being loaded */
     MAX_KEYS = VP_ATTENTION_MAX_KEYS,
 };

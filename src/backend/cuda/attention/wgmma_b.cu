@@ -55,7 +55,7 @@ template <typename T> struct shared_memory {
     float lse[MAX_QUERIES], delta[MAX_QUERIES];
     kept_words kept[STAGES];
     vp_barrier barriers[N_BARRIERS][STAGES];
-    float4 dq[1]; /* [tiles][8][VP_WG_THREADS] if w.n_key_tiles > 1 */
+    float4 dq[1]; /* [tiles][8][VP_WG_THREADS] if there are several key tiles */
 };
 
 template <typename T>

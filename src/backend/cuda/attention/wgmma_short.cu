@@ -19,8 +19,8 @@ template <typename T> struct head_rows {
 template <typename T> struct shared_memory {
     head_rows<T> heads[STAGES];
     vp_wg_tile<T> outs[GROUPS]; /* next head's, once delta is computed */
-    vp_wg_tile<T> ds[GROUPS]
-                    [GROUPS]; /* [tile][group]; transposed: rows are keys */
+    /* [tile][group]; transposed: rows are keys. */
+    vp_wg_tile<T> ds[GROUPS][GROUPS];
     vp_wg_tile<T> dk[GROUPS], dv[GROUPS]; /* read by the TMA */
     float lse[GROUPS][QUERIES], delta[GROUPS][QUERIES];
     kept_words kept[GROUPS]; /* dropout mask by tile of queries */

@@ -736,8 +736,7 @@ static __global__ void __launch_bounds__(THREADS)
          i += step) {
         uint32_t bits = __float_as_uint(data[i]);
 
-        if ((bits & 0x7FFFFFFFu) >
-            0x7F800000u) /* set the quiet bit, so that a NaN stays a NaN */
+        if ((bits & 0x7FFFFFFFu) > 0x7F800000u) /* a NaN stays a NaN */
             bits |= 0x400000u;
         else
             bits += 0x7FFFu + (bits >> 16 & 1);

@@ -16,8 +16,7 @@ enum { MAX_LABELS = 1 << 16, LONG_GAP_NS = 10000 };
 /* A profile that is being taken. */
 struct vp_cuda_profile {
     struct vp_profile out;
-    struct vp_profile_row
-        *at[MAX_LABELS]; /* row of each label; [0]: no label */
+    struct vp_profile_row *at[MAX_LABELS]; /* by label; [0]: none */
     int n_labels;
 };
 
@@ -194,8 +193,7 @@ static void note_gap(struct vp_profile *out, const struct vp_cuda_span *before,
 static void add_up(struct vp_profile *out, const struct vp_cuda_span *spans,
                    size_t n)
 {
-    const struct vp_cuda_span *last =
-        spans; /* the span that ends last, so far */
+    const struct vp_cuda_span *last = spans; /* ends last, so far */
     int64_t idle = 0;
 
     out->n_kernels = (int)n;

@@ -226,8 +226,8 @@ static int run_forward(const struct vp_cuda_call *calls, int n_calls)
 /* The calls of a run in backward; NULL: not part of it. */
 struct grad_run {
     const struct vp_cuda_call *copy, *norm, *w, *drop;
-    struct vp_cuda_call
-        *linear; /* W later in the list, whose bias gradient we compute */
+    /* W later in the list, whose bias gradient the run computes. */
+    struct vp_cuda_call *linear;
     struct vp_cuda_call *end; /* the call after the run */
     int n;
 };

@@ -354,11 +354,9 @@ struct vp_norm_grad {
     const void *x, *dout, *gamma, *beta;
     const float *stat;
     void *dx; /* NULL: not computed, nor dbranch and recomputed_out */
-    void *
-        /* The layer norm's output, computed again; NULL: not stored. */
-        recomputed_out;
-    const void *base; /* NULL: dx is overwritten */
-    float *parts;     /* [vp_norm_parts(), n_sums, cols]; NULL: no sums */
+    void *recomputed_out; /* the output, computed again; NULL: not stored */
+    const void *base;     /* NULL: dx is overwritten */
+    float *parts;         /* [vp_norm_parts(), n_sums, cols]; NULL: no sums */
     int n_sums;    /* 2; 3 with the sums of dbranch (of dx without dropout) */
     void *dbranch; /* NULL: no dropout */
     struct vp_drop drop;
