@@ -28,7 +28,7 @@ size_t vp_cudnn_attention_workspace(const struct vp_cudnn_attention *plan);
 
 /* Enqueues the plan on `stream`, which becomes the handle's stream. Gradients
  * of all inputs are overwritten. Returns VP_ERR_UNSUPPORTED, and does nothing,
- * if `args` asks to add to one of them or to leave one out. */
+ * if one of them would have to be added to or left out (din, din_add). */
 enum vp_status vp_cudnn_attention_run(struct vp_cudnn_attention *plan,
                                       cudnnHandle_t handle,
                                       const struct vp_kargs *args,

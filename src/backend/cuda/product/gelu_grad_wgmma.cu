@@ -174,7 +174,7 @@ static __device__ inline void multiply(float (&c)[16][4],
                                 vp_wg_tiles_of(&stage.w[2 * half]), add);
 }
 
-/* Tells all blocks of the cluster that this maker has finished with a stage. */
+/* Arrives in all blocks of the cluster: this maker no longer reads a stage. */
 static __device__ inline void release(vp_barrier *emptied)
 {
     if (threadIdx.x % VP_WG_THREADS < CLUSTER)
