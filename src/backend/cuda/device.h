@@ -100,7 +100,7 @@ enum vp_status vp_cuda_check(struct vp_cuda *cuda, cudaError_t error,
                              const char *what);
 
 /* Waits up to `timeout_ms` for an event; 0 polls once. Returns VP_ERR_TIMEOUT,
- * VP_ERR_ABORTED if cuda->between() asked to stop, or VP_ERR_IO if the device
+ * VP_ERR_ABORTED if cuda->between() returned false, or VP_ERR_IO if the device
  * failed. */
 enum vp_status vp_cuda_wait(const struct vp_cuda *cuda, cudaEvent_t event,
                             int timeout_ms);
@@ -116,9 +116,9 @@ enum vp_status vp_cuda_timed_event_create(struct vp_device *device,
                                           struct vp_event **out);
 /* Called before a timed event is recorded: takes a new reference point if the
  * last one is old. */
+void vp_cuda_clock_look(struct vp_cuda_clock *clock);
 /* Sets *ns_out to the time of the event by the host's clock. Returns false if
  * the event was not reached yet, or no reference point is known. */
-void vp_cuda_clock_look(struct vp_cuda_clock *clock);
 bool vp_cuda_event_time(struct vp_event *event, int64_t *ns_out);
 void vp_cuda_clock_stop(struct vp_cuda_clock *clock);
 
