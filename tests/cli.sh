@@ -285,10 +285,10 @@ fi
 if [ -n "$old_driver" ]; then
     export LD_LIBRARY_PATH="$old_driver"
     run 2 train a.yml --set device=cuda
-    has err '--set: device cuda: the NVIDIA driver knows CUDA up to 12.2, and '
+    has err '--set: device cuda: the NVIDIA driver supports CUDA up to 12.2, and '
     [ "$(wc -l <err)" = 1 ] || fail 'more than a line about an old driver'
     run 0 info
-    has out 'no GPU      the NVIDIA driver knows CUDA up to 12.2, and '
+    has out 'no GPU      the NVIDIA driver supports CUDA up to 12.2, and '
     unset LD_LIBRARY_PATH
 fi
 

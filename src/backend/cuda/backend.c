@@ -1,5 +1,6 @@
-/* The GPU as a backend: opening one, the optimizer. Lists of calls are in exe.c,
- * memory and streams in device.c. */
+/* The CUDA backend's table of functions: finding and opening GPUs, and the
+ * optimizer. Lists of calls are run by exe.c; memory and streams are in
+ * device.c. */
 #include "backend/cuda/product/product.h"
 #include "backend/cuda/profile/profile.h"
 #include "backend/cuda/profile/traffic.h"
@@ -8,7 +9,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-enum { MIN_CAPABILITY = 80 }; /* bf16 products came with 8.0 */
+enum { MIN_CAPABILITY = 80 }; /* 8.0 is the first with bf16 products */
 
 /* ---- Devices ------------------------------------------------------------ */
 
@@ -22,7 +23,7 @@ static void explain_driver(struct vp_err *why)
                    "there is no NVIDIA driver; install one");
     else
         vp_err_set(why, VP_ERR_UNSUPPORTED,
-                   "the NVIDIA driver knows CUDA up to %d.%d, and %d.%d is "
+                   "the NVIDIA driver supports CUDA up to %d.%d, and %d.%d is "
                    "needed; update it",
                    known / 1000, known % 1000 / 10, CUDART_VERSION / 1000,
                    CUDART_VERSION % 1000 / 10);
@@ -62,7 +63,7 @@ static enum vp_status check_device(int device, struct vp_err *err)
     return VP_OK;
 }
 
-/* 0: it does not answer. */
+/* Returns 10 * major + minor, or 0 if the device cannot be queried. */
 static int capability_of(int device)
 {
     int major = 0, minor = 0;
@@ -87,7 +88,9 @@ static enum vp_status check_capability(int device, struct vp_err *err)
     int capability = capability_of(device);
 
     if (capability == 0)
-        return vp_err_set(err, VP_ERR_IO, "GPU %d does not answer", device);
+        return vp_err_set(err, VP_ERR_IO,
+                          "GPU %d cannot be queried; look at nvidia-smi",
+                          device);
     if (capability < MIN_CAPABILITY)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "GPU %d has compute capability %d.%d; %d.%d or more "
@@ -97,8 +100,9 @@ static enum vp_status check_capability(int device, struct vp_err *err)
     return VP_OK;
 }
 
-/* A stage gives all of its tensors, or some of them: lists that begin at the same
- * tensor may have different lengths. */
+/* Optimizer tensors of a stage, cached by address and number. A stage passes
+ * all of its tensors or some of them, so lists that begin at the same tensor
+ * may differ in length. */
 struct vp_cuda_table {
     struct vp_cuda_table *next;
     const struct vp_optim_tensor *of;
@@ -163,7 +167,8 @@ static enum vp_status prepare(struct vp_backend *backend)
             "opening"));
     if (cublasLtCreate(&cuda->lt) != CUBLAS_STATUS_SUCCESS)
         return vp_err_set(&cuda->err, VP_ERR_IO,
-                          "GPU %d: cuBLASLt does not start", cuda->device);
+                          "GPU %d: cuBLASLt cannot be initialized",
+                          cuda->device);
     return VP_OK;
 }
 
@@ -188,8 +193,9 @@ static enum vp_status cuda_open(const struct vp_backend_config *config,
     st = config->plan_only ? VP_OK : prepare(backend);
     if (st != VP_OK) {
         vp_err_set(err, st, "%s%s", backend->cuda.err.text,
-                   st == VP_ERR_NOMEM ? "; nvidia-smi shows who has the memory"
-                                      : "");
+                   st == VP_ERR_NOMEM
+                       ? "; nvidia-smi shows which processes use its memory"
+                       : "");
         cuda_close(backend);
         return st;
     }
@@ -197,8 +203,9 @@ static enum vp_status cuda_open(const struct vp_backend_config *config,
     return VP_OK;
 }
 
-/* The rules of cuda_facts.h, for the GPU that is opened as `ctx` says, or is
- * planned for. */
+/* Applies the rules of cuda_facts.h. `ctx` is a struct vp_backend_config: with
+ * plan_only, for the capability it names, if any; else for the GPU that it
+ * opens. */
 static size_t cuda_scratch_bytes(const void *ctx, const struct vp_graph *graph,
                                  const struct vp_op *op, enum vp_phase phase)
 {
@@ -281,7 +288,7 @@ static enum vp_status cuda_update(struct vp_backend *backend,
     struct vp_cuda_tensors *table;
     int label;
 
-    /* There are no shards of the optimizer's state on GPUs. */
+    /* GPUs support neither shards of the optimizer's state nor LAMB in groups. */
     VP_BUG_ON(step->first > 0 || step->squares_out || step->ratios);
     VP_TRY(
         vp_cuda_find_tensors(backend, step->tensors, step->n_tensors, &table));
@@ -292,7 +299,7 @@ static enum vp_status cuda_update(struct vp_backend *backend,
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "updating");
 }
 
-/* ---- What is exported --------------------------------------------------- */
+/* ---- Exports ------------------------------------------------------------ */
 
 static const struct vp_backend_ops cuda_ops = {
     .name = "cuda",
@@ -323,8 +330,8 @@ const int vp_plugin_abi = VP_BACKEND_ABI;
 
 VP_EXPORT const struct vp_backend_ops *vp_plugin_backend(void);
 
-/* Called before anything else of CUDA: kernels are loaded when they are first
- * launched, unless the user says otherwise. */
+/* Called before any other CUDA function. Loads each kernel when it is first
+ * launched, unless the user has set CUDA_MODULE_LOADING. */
 const struct vp_backend_ops *vp_plugin_backend(void)
 {
     setenv("CUDA_MODULE_LOADING", "LAZY", 0);

@@ -1,9 +1,12 @@
-/* When the device reached an event, by the host's clock. A moment that both
- * know is an event on a stream that has nothing else to do: it is reached as
- * soon as it is recorded, between two looks at the host's clock. A busy device
- * may make these far apart. So from moment to moment time goes on by the
- * device's clock, and the host's corrects it by no more than the two looks ask
- * for: else a timeline would have a gap wherever a look was a bad one. */
+/* Times of events, converted from the device's clock to the host's clock.
+ *
+ * A reference point is an event with a known time on both clocks. It is
+ * recorded on an otherwise empty stream, so the device reaches it at once,
+ * between two readings of the host's clock. On a busy device these readings may
+ * be far apart. Therefore the time of a new reference point is that of the
+ * previous one plus the interval measured by the device, moved only as far as
+ * needed to lie between the two readings. Taking the readings alone would show
+ * as gaps in a timeline. */
 #include "backend/cuda/device.h"
 
 #include "base/clock.h"
@@ -11,19 +14,22 @@
 #include <stdlib.h>
 
 enum { TRIES = 8 };
-/* How long a rank may be held up: it is ahead of its device by more. Before the
- * first step nobody is, and without a first moment no time is known; a device
- * that is shared may let others go first for milliseconds. */
+/* Time limits for taking a reference point, during which the rank waits. A rank
+ * is usually ahead of its device by more than limit_ns. The first one has a
+ * longer limit: no rank is ahead before the first step, no times are known
+ * without it, and a shared device may serve other processes for
+ * milliseconds. */
 static const int64_t limit_ns = 200000, first_limit_ns = 1000000000;
-/* Clocks drift apart by some millionths: this long is a few microseconds. */
+/* Interval between reference points. Clocks drift apart by some parts per
+ * million, so in this time by a few microseconds. */
 static const int64_t period_ns = 500000000;
 
-/* An event was reached between them. */
+/* Readings of the host's clock, between which the device reached an event. */
 struct looks {
     int64_t before_ns, after_ns;
 };
 
-/* That it is not is no error for others to find. */
+/* Clears CUDA's last error, because cudaErrorNotReady is not a failure. */
 static bool is_reached(cudaEvent_t event)
 {
     if (cudaEventQuery(event) == cudaSuccess)
@@ -32,8 +38,9 @@ static bool is_reached(cudaEvent_t event)
     return false;
 }
 
-/* Records the spare event and looks until it is reached, or `until_ns` is. One
- * that is late is looked for the next time. */
+/* Records the spare event, unless it is still pending from an earlier call, and
+ * polls until the device reaches it or the host's clock reaches `until_ns`.
+ * Returns true if it was reached. */
 static bool look(struct vp_cuda_clock *clock, int64_t until_ns,
                  struct looks *out)
 {
@@ -53,8 +60,9 @@ static bool look(struct vp_cuda_clock *clock, int64_t until_ns,
     return reached;
 }
 
-/* Of some tries the one with the nearest looks; its event changes places with
- * the spare one. */
+/* Makes several tries and keeps the one whose readings are closest together.
+ * Its event is swapped with the spare one. Returns false if no try
+ * succeeded. */
 static bool look_closely(struct vp_cuda_clock *clock, cudaEvent_t *event,
                          struct looks *out)
 {
@@ -77,7 +85,7 @@ static bool look_closely(struct vp_cuda_clock *clock, cudaEvent_t *event,
     return least < INT64_MAX;
 }
 
-/* Nanoseconds from moment `i` to the event. */
+/* Nanoseconds from reference point `i` to the event, by the device's clock. */
 static bool since(const struct vp_cuda_clock *clock, int64_t i,
                   cudaEvent_t event, int64_t *ns_out)
 {
@@ -97,8 +105,8 @@ static int64_t within(int64_t ns, const struct looks *looks)
                                   : ns;
 }
 
-/* Where the device is not free for so much as an event, the moments before
- * serve until it was. */
+/* Takes a new reference point. If the device is too busy for that, the existing
+ * ones stay in use. */
 static void take_moment(struct vp_cuda_clock *clock)
 {
     int64_t at = clock->n % VP_CUDA_MOMENTS, ns = 0;
@@ -178,8 +186,8 @@ void vp_cuda_clock_look(struct vp_cuda_clock *clock)
         take_moment(clock);
 }
 
-/* By the last moment before it: one may have been taken since the event was
- * recorded, and even since it was reached. */
+/* Uses the last reference point before the event: newer ones may have been
+ * taken after the event was recorded, or even after it was reached. */
 bool vp_cuda_event_time(struct vp_event *base, int64_t *ns_out)
 {
     const struct vp_cuda_event *event = vp_cuda_event_of(base);

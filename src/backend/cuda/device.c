@@ -1,4 +1,5 @@
-/* A GPU as a device: memory, copies, streams, events. */
+/* A GPU as a device: memory, copies, streams and events. Implements the table
+ * of device/driver.h. */
 #include "backend/cuda/device.h"
 
 #include "base/limit.h"
@@ -40,7 +41,7 @@ static enum vp_status cuda_alloc(struct vp_device *device, size_t n_bytes,
     VP_TRY(vp_cuda_check(cuda, cudaSetDevice(cuda->device), "allocating"));
     error = cudaMalloc(out, n_bytes ? n_bytes : 1);
     if (error == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); /* forgives */
+        cudaGetLastError(); /* clears the error */
         cudaMemGetInfo(&n_free, &n_all);
         return vp_err_set(&cuda->err, VP_ERR_NOMEM,
                           "GPU %d is full: %.1f MB wanted, %.1f of %.1f MB "
@@ -50,7 +51,8 @@ static enum vp_status cuda_alloc(struct vp_device *device, size_t n_bytes,
     }
     VP_TRY(vp_cuda_check(cuda, error, "allocating"));
     VP_TRY(vp_cuda_check(cuda, cudaMemset(*out, 0, n_bytes), "clearing"));
-    /* It may end later, and the streams of stages do not wait for it. */
+    /* cudaMemset() may return before it has ended, and the streams of stages do
+     * not wait for the legacy stream. */
     return vp_cuda_check(cuda, cudaStreamSynchronize(cudaStreamLegacy),
                          "clearing");
 }
@@ -62,8 +64,8 @@ static void cuda_free(struct vp_device *device, void *buffer, size_t n_bytes)
     cudaFree(buffer);
 }
 
-/* On the NUMA node of the GPU: copies from another one share the link between
- * the processors. */
+/* Allocates on the NUMA node of the GPU: copies from another node share the
+ * link between the processors. */
 static enum vp_status cuda_host_alloc(struct vp_device *device, size_t n_bytes,
                                       void **out)
 {
@@ -83,7 +85,8 @@ static void cuda_host_free(struct vp_device *device, void *buffer)
     cudaFreeHost(buffer);
 }
 
-/* One end is on this device, the other in memory from host_alloc(). */
+/* True if one end is on this device and the other in memory from
+ * host_alloc(). */
 static bool is_in_reach(const struct vp_cuda *cuda, const void *a,
                         const void *b)
 {
@@ -97,9 +100,9 @@ static bool is_in_reach(const struct vp_cuda *cuda, const void *a,
              x.type == cudaMemoryTypeHost));
 }
 
-/* The engine that copies has to be waited for, and then waits for kernels: ten
- * microseconds and more in which the device does nothing. A kernel carries what
- * is small. */
+/* The copy engine first waits for the kernels before and is then waited for by
+ * those after: the device is idle for ten microseconds or more. A kernel copies
+ * small blocks instead. */
 static enum vp_status cuda_copy(struct vp_stream *base, void *dst,
                                 const void *src, size_t n_bytes)
 {
@@ -297,7 +300,8 @@ static enum vp_status cuda_stream_wait(struct vp_stream *base,
         "waiting for an event");
 }
 
-/* CUDA's own wait has no limit. Looks often at first, then every 50 us. */
+/* CUDA's own wait has no time limit. Polls continuously at first, then every 50
+ * us. */
 enum vp_status vp_cuda_wait(const struct vp_cuda *cuda, cudaEvent_t event,
                             int timeout_ms)
 {

@@ -1,4 +1,5 @@
-/* Small things that kernels share. */
+/* Device functions that kernels share: conversions of elements, sums over a
+ * warp and a block, dropout masks. */
 #ifndef VP_BACKEND_CUDA_DEVICE_CUH
 #define VP_BACKEND_CUDA_DEVICE_CUH
 
@@ -44,7 +45,7 @@ template <> __device__ inline __half vp_round<__half>(float x)
 
 /* ---- Two elements of two bytes in a word, the first in its lower half ---- */
 
-/* Number i. */
+/* Element `i` of the word, 0 or 1, as float. */
 static __device__ inline float vp_half_word(uint32_t word, int i, __nv_bfloat16)
 {
     return __uint_as_float(i ? word & 0xFFFF0000u : word << 16);
@@ -70,7 +71,7 @@ static __device__ inline uint32_t vp_pair(float low, float high, __half)
     return *(uint32_t *)&pair;
 }
 
-/* As it will be read again: the rounding point of an operator's result. */
+/* x after a store and a load: an operator's result is rounded here. */
 template <typename T> __device__ inline float vp_rounded(float x)
 {
     return vp_float(vp_round<T>(x));
@@ -82,7 +83,7 @@ template <typename T> struct alignas(16) vp_vec {
     T x[N];
 };
 
-/* Runs `body` with T the type of `dtype`. */
+/* Runs `body` with T set to the C++ type of `dtype`. */
 #define VP_WITH_TYPE(dtype, body)    \
     do {                             \
         switch (dtype) {             \
@@ -120,8 +121,8 @@ static __device__ inline float vp_warp_max(float x)
     return x;
 }
 
-/* Of all threads of the block, a multiple of 32; `shared` has 32 floats and
- * may be used again only after a barrier. */
+/* Sum of x over all threads of the block, whose number is a multiple of 32.
+ * `shared` has 32 floats and may be reused only after a barrier. */
 static __device__ inline float vp_block_sum(float x, float *shared)
 {
     int warp = threadIdx.x / 32, n_warps = blockDim.x / 32;
@@ -138,11 +139,12 @@ static __device__ inline float vp_block_sum(float x, float *shared)
 
 /* ---- Dropout: note [dropout] in base/rng.h ------------------------------ */
 
+/* Parameters of the dropout of one call. */
 struct vp_drop {
     const struct vp_cuda_mb *mb;
     uint32_t op;
     uint32_t threshold; /* 0: nothing is dropped */
-    float scale;        /* of what is kept */
+    float scale;        /* factor of elements that are kept */
     int64_t q_len;
 };
 
@@ -160,13 +162,14 @@ static inline struct vp_drop vp_drop_of(const struct vp_cuda_call *call)
     return drop;
 }
 
-/* What the random bytes of a row of the batch have in common. */
+/* Arguments that all random bytes of a row of the batch have in common. */
 struct vp_drop_row {
     uint64_t seed, sample;
     uint32_t position;
 };
 
-/* Rows have 32 bits: a 64-bit division costs as much as the bytes. */
+/* Row numbers have 32 bits: a 64-bit division would cost as much as the random
+ * bytes. */
 static __device__ inline struct vp_drop_row vp_drop_row_of(
     const struct vp_drop &drop, uint32_t row)
 {
@@ -175,8 +178,9 @@ static __device__ inline struct vp_drop_row vp_drop_row_of(
     return { drop.mb->seed, drop.mb->first_sample + row / q_len, row % q_len };
 }
 
-/* n rows further on; without another division, nor reading drop.mb, which the
- * compiler cannot know to stay as it is. */
+/* Moves n rows further. Avoids another division, and reading drop.mb again,
+ * which the compiler would do because it cannot exclude that drop.mb has
+ * changed. */
 static __device__ inline void vp_drop_row_move(struct vp_drop_row *at,
                                                const struct vp_drop &drop,
                                                uint32_t n)
@@ -187,7 +191,7 @@ static __device__ inline void vp_drop_row_move(struct vp_drop_row *at,
         at->sample++;
 }
 
-/* Random bytes of columns [16 group, 16 group + 16). */
+/* Random bytes for columns [16 group, 16 group + 16). */
 static __device__ inline struct vp_rng4 vp_drop_bits(const struct vp_drop &drop,
                                                      struct vp_drop_row at,
                                                      uint32_t group)

@@ -1,14 +1,14 @@
-/* Running lists of calls. The first time a list is run with some addresses, its
- * calls are launched one by one, which also loads what libraries load late; the
- * second time they are captured into a CUDA graph, and from then on that graph
- * is replayed. Scalars of the minibatch are in device memory.
+/* Runs lists of calls. When a list is run for the first time with given
+ * addresses, its calls are launched one by one, which also lets libraries load
+ * their kernels. The second time they are captured into a CUDA graph, which is
+ * replayed from then on. Scalars of the minibatch are read from device memory.
  *
- * Where the members of a tensor-parallel group meet through memory of the host, a
- * list is cut into segments, each with a graph of its own:
+ * Where the members of a tensor-parallel group meet through host memory, a list
+ * is cut into segments, each with its own graph:
  *
  *   list      | call 0 .. 5, step 0 of 6 |         | step 1 of 6, call 7 .. 9 |
  *   host                                 | meeting |
- */
+ * */
 #include "backend/cuda/group/meeting.h"
 #include "backend/cuda/optim/early_update.h"
 #include "backend/cuda/profile/profile.h"
@@ -18,21 +18,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a graph has baked in. */
+/* Everything that a captured graph depends on. */
 struct key {
     enum vp_list list;
     int first, n;
-    /* Steps of a call that meets: the first call goes on with this one, 0: it is
-     * whole; the last call ends with this one, -1: it is whole. */
+    /* Steps of calls with meetings (group/meeting.h). begin_step: step at which
+     * the first call continues; 0: the call runs from its start. end_step: last
+     * step of the last call; -1: the call runs to its end. */
     int begin_step, end_step;
     bool accumulate, train;
     void *base[VP_SPACE_COUNT];
-    const void *w_old, *w_new; /* of an update; NULL: none */
+    const void *w_old, *w_new; /* weights of an update; NULL: no update */
 };
 
 struct replay {
     struct key key;
-    cudaGraphExec_t graph; /* NULL: was run once, call by call */
+    cudaGraphExec_t graph; /* NULL: was only run call by call so far */
 };
 
 struct vp_exe {
@@ -41,7 +42,7 @@ struct vp_exe {
     struct vp_cuda_call *calls; /* room for the longest list */
     struct replay *replays;
     int n_replays, cap_replays;
-    int next_replay; /* after the one that was used last: likely the next one */
+    int next_replay; /* index after the last one used: likely the next */
 };
 
 static int longest_list(const struct vp_program *program)
@@ -54,7 +55,7 @@ static int longest_list(const struct vp_program *program)
     return n;
 }
 
-/* The first operator that the GPU has no kernel for, or NULL. */
+/* Returns the first operator for which there is no kernel, or NULL. */
 static const struct vp_op *lacking(const struct vp_program *program)
 {
     for (int list = 0; list < VP_LIST_COUNT; list++)
@@ -75,9 +76,10 @@ enum vp_status vp_cuda_compile(struct vp_backend *backend,
     struct vp_exe *exe;
 
     if (program->graph->sequence_parallel)
-        return vp_err_refuse(err, "sequence_parallel",
-                             "cuda backend: knows no slices of rows; set "
-                             "sequence_parallel: false or device: cpu");
+        return vp_err_refuse(
+            err, "sequence_parallel",
+            "cuda backend: sequence_parallel is not supported; "
+            "set sequence_parallel: false or device: cpu");
     if (op)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "cuda backend: there is no kernel for %s; set "
@@ -111,7 +113,8 @@ void vp_cuda_exe_free(struct vp_exe *exe)
 
 /* ---- Calls -------------------------------------------------------------- */
 
-/* `wgrad`: the stream of W; NULL: that of the other calls. */
+/* Fills exe->calls with the calls of a segment. `wgrad`: W calls go to its
+ * stream; NULL: all calls go to `stream`. Returns the number of calls. */
 static int resolve(struct vp_exe *exe, const struct key *key,
                    const struct vp_launch *launch, struct vp_cuda_mb *mb,
                    cudaStream_t stream, struct vp_cuda_wgrad_stream *wgrad)
@@ -150,7 +153,8 @@ static enum vp_status run_call(const struct vp_cuda_call *call)
     return fn(call);
 }
 
-/* As many calls as one launch does. */
+/* Runs the first calls that one launch can do, at least one, and returns their
+ * number in `n_done_out`. */
 static enum vp_status run_some(struct vp_cuda_call *calls, int n,
                                int *n_done_out)
 {
@@ -170,13 +174,13 @@ static enum vp_status run_some(struct vp_cuda_call *calls, int n,
                          vp_op_defs[calls->args.op->kind].name);
 }
 
-/* What runs beside a list; both may be NULL. */
+/* Work that runs beside a list; both may be NULL. */
 struct beside {
     struct vp_cuda_wgrad_stream *wgrad;
     struct vp_cuda_early_update *early;
 };
 
-/* `first` is the number of the first of the calls in its list. */
+/* Runs `n` calls; the first of them is number `first` of its list. */
 static enum vp_status run_calls(struct vp_cuda_call *calls, int first, int n,
                                 struct beside beside)
 {
@@ -198,7 +202,8 @@ static enum vp_status run_calls(struct vp_cuda_call *calls, int first, int n,
     return VP_OK;
 }
 
-/* Calls of the segment that are done when it ends, and as a whole within it. */
+/* Number of calls of the segment that are complete when it ends, and number of
+ * those that run within it from start to end. */
 static int n_ended(const struct key *key)
 {
     return key->n - (key->end_step >= 0);
@@ -209,7 +214,7 @@ static int n_whole(const struct key *key)
     return n_ended(key) - (key->begin_step > 0);
 }
 
-/* The calls of a segment, which were resolved. */
+/* Launches the calls of a segment, which resolve() has filled in. */
 static enum vp_status run_segment(struct vp_exe *exe, const struct key *key,
                                   struct beside beside)
 {
@@ -226,8 +231,8 @@ static enum vp_status run_segment(struct vp_exe *exe, const struct key *key,
     return vp_cuda_run_step(last, 0);
 }
 
-/* Launches a segment, and the update that comes with it. In a profile, nothing
- * runs beside anything else. */
+/* Launches a segment and the update that belongs to it. While a profile is
+ * taken, all calls run in one stream. */
 static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
                                const struct vp_launch *launch,
                                struct vp_cuda_stream *stream)
@@ -332,7 +337,7 @@ static void set_mb(struct vp_cuda_mb *dst, const struct vp_mb *mb,
         stream);
 }
 
-/* What a graph finds in memory. */
+/* Writes the values to device memory that a replayed graph reads there. */
 static enum vp_status set_scalars(struct vp_backend *backend,
                                   const struct vp_launch *launch,
                                   struct vp_cuda_stream *stream)
@@ -349,7 +354,8 @@ static enum vp_status set_scalars(struct vp_backend *backend,
     return VP_OK;
 }
 
-/* Boundaries that a list does not have may differ from launch to launch. */
+/* Only the addresses of spaces that the program uses are part of the key: those
+ * of unused boundaries may differ from launch to launch. */
 static struct key key_of(const struct vp_exe *exe, enum vp_list list, int first,
                          int n, const struct vp_launch *launch)
 {
@@ -371,7 +377,8 @@ static struct key key_of(const struct vp_exe *exe, enum vp_list list, int first,
     return key;
 }
 
-/* Where they go to differs from launch to launch: not in a graph. */
+/* Outside of the graph, because the address of the sums differs from launch to
+ * launch. */
 static enum vp_status tell_squares(struct vp_backend *backend,
                                    const struct vp_launch *launch,
                                    struct vp_cuda_stream *stream)
@@ -387,7 +394,8 @@ static enum vp_status tell_squares(struct vp_backend *backend,
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "updating");
 }
 
-/* Call by call, or by a graph where there is one or it is time for one. */
+/* Runs a segment call by call the first time and while a profile is taken, else
+ * by its graph, which is captured when it is missing. */
 static enum vp_status run_or_replay(struct vp_exe *exe, const struct key *key,
                                     const struct vp_launch *launch,
                                     struct vp_cuda_stream *stream)
@@ -407,8 +415,9 @@ static enum vp_status run_or_replay(struct vp_exe *exe, const struct key *key,
 
 /* ---- Segments ----------------------------------------------------------- */
 
-/* Sets where the segment ends that begins as `key` says: at a meeting, or else at
- * `end` of the list. Returns true if it is a meeting. */
+/* Sets the end of the segment that begins at key->first and key->begin_step: at
+ * the next meeting, or else at call `end` of the list. Returns true if it ends
+ * at a meeting. */
 static bool cut_segment(const struct vp_exe *exe, struct key *key, int end,
                         const struct vp_launch *launch)
 {
@@ -429,7 +438,7 @@ static bool cut_segment(const struct vp_exe *exe, struct key *key, int end,
     return false;
 }
 
-/* The meeting after a segment. */
+/* Runs the meeting at the end of a segment. */
 static enum vp_status meet(struct vp_exe *exe, const struct key *key,
                            const struct vp_launch *launch,
                            struct vp_cuda_stream *stream)
@@ -494,8 +503,9 @@ enum vp_status vp_cuda_launch(struct vp_exe *exe, enum vp_list list,
                                launch, stream);
 }
 
-/* ---- Looking at every output -------------------------------------------- */
+/* ---- Checks for NaN and infinity ---------------------------------------- */
 
+/* Sets backend->flag if an element of `data` is not finite. */
 static void look(struct vp_backend *backend, const void *data, int64_t n,
                  enum vp_dtype dtype)
 {
@@ -553,7 +563,7 @@ enum vp_status vp_cuda_launch_checked(struct vp_exe *exe, enum vp_list list,
     int n = resolve(exe, &key, launch, backend->mb, stream, NULL);
 
     *found_out = (struct vp_nonfinite){ NULL, VP_PHASE_F };
-    /* Nothing else may still be running. */
+    /* The calls use buffers that earlier work may still use. */
     VP_TRY(vp_cuda_check(&backend->cuda, cudaDeviceSynchronize(), "waiting"));
     set_mb(backend->mb, launch->mb, stream);
     VP_TRY(vp_cuda_check(&backend->cuda,

@@ -1,18 +1,18 @@
-/* What a GPU is and how fast: measured, never looked up by name. */
+/* Properties of a GPU and its measured rates of copies and matrix products. */
 #include "backend/cuda/product/product.h"
 
 #include <stdio.h>
 
 enum {
     COPY_BYTES = 1 << 30,
-    SIDE = 8192, /* of square matrices: large enough for the full rate */
+    SIDE = 8192, /* rows of the square matrices: enough for the full rate */
     REPEATS = 10
 };
 
 /* Buffers and events of a measurement. */
 struct rig {
     struct vp_cuda cuda;
-    void *from, *to; /* COPY_BYTES each: three matrices fit */
+    void *from, *to; /* COPY_BYTES each: `from` holds two matrices */
     void *workspace;
     cudaStream_t stream;
     cudaEvent_t begin, end;
@@ -53,7 +53,7 @@ static enum vp_status multiply_f32(struct rig *rig)
     return multiply(rig, VP_DTYPE_F32);
 }
 
-/* Seconds of one call: the mean of REPEATS, after one to warm up. */
+/* Mean seconds of one call over REPEATS calls, after one to warm up. */
 static enum vp_status time_calls(struct rig *rig,
                                  enum vp_status (*fn)(struct rig *rig),
                                  double *seconds_out)
@@ -79,16 +79,23 @@ static enum vp_status set_up(struct rig *rig)
     struct vp_cuda *cuda = &rig->cuda;
 
     VP_TRY(vp_cuda_check(cuda, cudaSetDevice(cuda->device), "opening"));
-    VP_TRY(vp_cuda_check(cuda, cudaMalloc(&rig->from, COPY_BYTES), "memory"));
-    VP_TRY(vp_cuda_check(cuda, cudaMalloc(&rig->to, COPY_BYTES), "memory"));
+    VP_TRY(vp_cuda_check(cuda, cudaMalloc(&rig->from, COPY_BYTES),
+                         "allocating memory"));
+    VP_TRY(vp_cuda_check(cuda, cudaMalloc(&rig->to, COPY_BYTES),
+                         "allocating memory"));
     VP_TRY(vp_cuda_check(cuda, cudaMalloc(&rig->workspace, VP_CUDA_WORKSPACE),
-                         "memory"));
-    VP_TRY(vp_cuda_check(cuda, cudaStreamCreate(&rig->stream), "a stream"));
-    VP_TRY(vp_cuda_check(cuda, cudaEventCreate(&rig->begin), "an event"));
-    VP_TRY(vp_cuda_check(cuda, cudaEventCreate(&rig->end), "an event"));
+                         "allocating memory"));
+    VP_TRY(vp_cuda_check(cuda, cudaStreamCreate(&rig->stream),
+                         "creating a stream"));
+    VP_TRY(
+        vp_cuda_check(cuda, cudaEventCreate(&rig->begin), "creating an event"));
+    VP_TRY(
+        vp_cuda_check(cuda, cudaEventCreate(&rig->end), "creating an event"));
     if (cublasLtCreate(&cuda->lt) != CUBLAS_STATUS_SUCCESS)
-        return vp_err_set(&cuda->err, VP_ERR_IO, "cuBLASLt does not start");
-    /* Zeros would flatter the rate. */
+        return vp_err_set(&cuda->err, VP_ERR_IO,
+                          "GPU %d: cuBLASLt cannot be initialized",
+                          cuda->device);
+    /* With zeros the GPU draws less power and runs faster than in training. */
     vp_cuda_fill_noise(rig->from, COPY_BYTES / 2, VP_DTYPE_BF16, rig->stream);
     return VP_OK;
 }
@@ -139,8 +146,9 @@ enum vp_status vp_cuda_info(int device, bool rates, struct vp_device_info *out,
     if (error == cudaSuccess)
         error = cudaMemGetInfo(&n_free, &n_all);
     if (error != cudaSuccess)
-        return vp_err_set(err, VP_ERR_IO, "GPU %d does not answer: %s", device,
-                          cudaGetErrorString(error));
+        return vp_err_set(err, VP_ERR_IO,
+                          "GPU %d cannot be queried: %s; look at nvidia-smi",
+                          device, cudaGetErrorString(error));
     snprintf(out->name, sizeof(out->name), "%.60s", properties.name);
     out->capability = 10 * properties.major + properties.minor;
     out->n_processors = properties.multiProcessorCount;

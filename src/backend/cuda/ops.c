@@ -1,4 +1,4 @@
-/* The table of GPU kernels: one row per operator. */
+/* The table of GPU kernels: one row per operator, one function per phase. */
 #include "backend/cuda/group/group_sum.h"
 #include "backend/cuda/group/meeting.h"
 

@@ -1,6 +1,6 @@
-/* Kernels that write what the host knows, or tell it. Scalars of a minibatch
- * reach the device as arguments: no host memory must stay as it is until they
- * are read. */
+/* Small kernels that pass values between host and device. Scalars of a
+ * minibatch are passed as kernel arguments, so no host memory has to stay
+ * unchanged until the device reads it. */
 #include "backend/cuda/device.cuh"
 
 static __global__ void set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value)
@@ -14,7 +14,7 @@ extern "C" void vp_cuda_set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value,
     set_mb<<<1, 1, 0, stream>>>(dst, value);
 }
 
-/* W: words of that type, from the first on. */
+/* Copies n words of type W. */
 template <typename W>
 static __global__ void carry(W *dst, const W *src, size_t n)
 {
@@ -50,7 +50,8 @@ extern "C" void vp_cuda_carry(void *dst, const void *src, size_t n_bytes,
         carry_as<unsigned char>(dst, src, n_bytes, stream);
 }
 
-/* Numbers in -1 .. 1 from a counter, good enough to keep multipliers busy. */
+/* Pseudo-random numbers in -1 .. 1 computed from their index: varied enough to
+ * draw the power of real data. */
 template <typename T> static __global__ void fill_noise(T *dst, int64_t n)
 {
     int64_t step = (int64_t)gridDim.x * blockDim.x;

@@ -1,5 +1,6 @@
-/* For tests: single calls with device addresses, run and waited for. What members of
- * a group exchange goes through memory that is made for the call. */
+/* Entry points for tests: run single calls on device addresses and wait for
+ * them. Members of a group exchange data through staging memory that is
+ * allocated for the call. */
 #include "backend/cuda/device.h"
 
 static void fill_calls(struct vp_backend *backend, const struct vp_kargs *args,
@@ -21,6 +22,7 @@ static void fill_calls(struct vp_backend *backend, const struct vp_kargs *args,
         cudaStreamPerThread);
 }
 
+/* Runs one call and waits for it. */
 VP_EXPORT enum vp_status vp_cuda_try(struct vp_backend *backend,
                                      const struct vp_kargs *args,
                                      enum vp_phase phase);
@@ -50,7 +52,9 @@ enum vp_status vp_cuda_try(struct vp_backend *backend,
     return st;
 }
 
-/* What a run changes in later calls is changed in `args`. */
+/* Runs the first of `calls` that one launch can do together, and waits. Returns
+ * their number, 0 if there is no such kernel, or -1 if the device failed.
+ * Changes that the launch makes to later calls are copied back to `args`. */
 VP_EXPORT int vp_cuda_try_fused(struct vp_backend *backend,
                                 struct vp_kargs *args,
                                 const enum vp_phase *phases, int n);
@@ -76,6 +80,7 @@ int vp_cuda_try_fused(struct vp_backend *backend, struct vp_kargs *args,
                : -1;
 }
 
+/* Sets *found_out if an element of `data` is NaN or infinite. */
 VP_EXPORT enum vp_status vp_cuda_try_nonfinite(struct vp_backend *backend,
                                                const void *data, int64_t n,
                                                enum vp_dtype dtype,

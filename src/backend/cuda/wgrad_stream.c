@@ -1,8 +1,9 @@
+/* Launches weight gradients in a second stream, as wgrad_stream.h describes. */
 #include "backend/cuda/wgrad_stream.h"
 
 #include <stdlib.h>
 
-enum { MAX_FUSED = 5 }; /* calls that one launch does, at most */
+enum { MAX_FUSED = 5 }; /* largest number of calls that one launch does */
 
 enum vp_status vp_cuda_wgrad_stream_create(cudaStream_t list,
                                            struct vp_cuda_wgrad_stream **out)
@@ -57,7 +58,7 @@ void vp_cuda_wgrad_stream_fork(const struct vp_cuda_call *call)
     wgrad->forked = true;
 }
 
-/* ---- What lies where ---------------------------------------------------- */
+/* ---- Memory of calls ---------------------------------------------------- */
 
 static void add_span(struct vp_cuda_pending *p, const void *begin,
                      int64_t n_bytes)
@@ -89,7 +90,7 @@ static void add_scratch(struct vp_cuda_pending *p,
                                             call->args.op, call->phase));
 }
 
-/* Tensors that a W reads, and its scratch. */
+/* Notes the tensors that a W reads, and its scratch. */
 static void find_reads(struct vp_cuda_pending *p,
                        const struct vp_cuda_call *call)
 {
@@ -105,8 +106,9 @@ static void find_reads(struct vp_cuda_pending *p,
     add_scratch(p, call);
 }
 
-/* What a call of the list writes. Where it is run together with a W, the first
- * half of that writes to its scratch. */
+/* Notes the tensors that a call of the list writes, and its scratch. A W that
+ * is fused with calls of the list writes partial sums to its scratch in the
+ * list's stream. */
 static void find_writes(struct vp_cuda_pending *p,
                         const struct vp_cuda_call *call)
 {
@@ -141,7 +143,7 @@ static bool overlap(const struct vp_cuda_pending *a,
 
 /* ---- Waiting ------------------------------------------------------------ */
 
-/* The list goes on after pending[i]; those before it have run then, too. */
+/* Makes the list wait for pending[i], and thereby for all W calls before it. */
 static void wait_for(struct vp_cuda_wgrad_stream *wgrad, unsigned i)
 {
     cudaStreamWaitEvent(wgrad->list, wgrad->pending[i % VP_CUDA_PENDING].done,

@@ -1,12 +1,13 @@
-/* Which attention: cuDNN's where it gives the same bits in every run, follows
- * our definition (two-byte types, no dropout, no key mask) and is not slower,
- * else our own. The choice depends on the operator and the kind of GPU alone. */
+/* Chooses between cuDNN's attention and vpipe's own. cuDNN is used where it
+ * gives the same bits in every run, follows our definition (two-byte types, no
+ * dropout, no key mask) and is not slower. The choice depends only on the
+ * operator and the kind of GPU. */
 #include "backend/cuda/attention/cudnn.h"
 #include "backend/cuda/device.h"
 
 #include <stdlib.h>
 
-/* A plan of cuDNN, or the knowledge that it has none. */
+/* cuDNN's plan for one shape and phase, or the result that it has none. */
 struct vp_cuda_attention {
     struct vp_cuda_attention *next;
     struct vp_attr attr;
@@ -14,7 +15,7 @@ struct vp_cuda_attention {
     int64_t cols;
     enum vp_dtype dtype;
     enum vp_phase phase;
-    struct vp_cudnn_attention *plan; /* NULL: use our own */
+    struct vp_cudnn_attention *plan; /* NULL: use vpipe's own kernels */
 };
 
 /* ---- Plans -------------------------------------------------------------- */
@@ -33,7 +34,8 @@ static bool is_for(const struct vp_cuda_attention *a,
            x->scale == y->scale;
 }
 
-/* NULL where our own is used. A plan is made when it is first asked for. */
+/* Returns the plan of cuDNN for this call, or NULL if vpipe's own kernels are
+ * used. Plans are made at first use. */
 static struct vp_cudnn_attention *find_plan(const struct vp_cuda_call *call)
 {
     const struct vp_kargs *args = &call->args;
@@ -100,7 +102,8 @@ enum vp_status vp_cuda_attention_f(const struct vp_cuda_call *call)
     return VP_OK;
 }
 
-/* cuDNN writes all gradients, and only that. */
+/* cuDNN overwrites the gradients of all inputs, and can neither add to them nor
+ * leave one out. */
 static bool writes_all(const struct vp_kargs *args)
 {
     bool cross = args->op->in[1] != VP_NONE;
@@ -122,10 +125,10 @@ enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call)
     return VP_OK;
 }
 
-/* ---- Sums for a bias ---------------------------------------------------- */
+/* ---- Bias gradient ------------------------------------------------------ */
 
-/* W of the linear that makes the input of the first call; NULL: not among
- * them. */
+/* Returns the W call of the linear that makes the input of the first call, or
+ * NULL if it is not among the calls. */
 static struct vp_cuda_call *find_linear(struct vp_cuda_call *calls, int n_calls)
 {
     vp_val in = calls[0].args.op->in[0];

@@ -1,4 +1,5 @@
-/* Our own attention: softmax(scale q k^T, masked) with dropout, times v.
+/* vpipe's own attention: out = dropout(softmax(scale q k^T, masked)) v. Chooses
+ * between the sets of kernels.
  *
  * No matrix of scores is stored. Forward keeps the log-sum-exp of each query;
  * backward computes the scores again:
@@ -14,8 +15,8 @@ static P *column(P *base, int64_t col, enum vp_dtype dtype)
     return base ? base + col * vp_dtype_bytes(dtype) : NULL;
 }
 
-/* Packed columns: q [0, H), k [H, 2H), v [2H, 3H); or q alone in in0 and
- * k [0, H), v [H, 2H) in in1. */
+/* Columns of packed inputs: q [0, H), k [H, 2H), v [2H, 3H) of in0; or q alone
+ * in in0, and k [0, H), v [H, 2H) of in1. */
 static void set_inputs(struct vp_attention_call *x, const struct vp_kargs *args)
 {
     int64_t H = x->ld_out;
@@ -36,7 +37,7 @@ static void set_inputs(struct vp_attention_call *x, const struct vp_kargs *args)
     x->add_kv = args->din_add[from];
 }
 
-/* Sizes, not where anything is. */
+/* Sets sizes and options, but no addresses. */
 static struct vp_attention_call sizes_of(const struct vp_graph *graph,
                                          const struct vp_op *op)
 {

@@ -1,37 +1,37 @@
-/* Attention on the GPU: one call as its kernels take it, and the sets of
- * kernels. attention.cu chooses between them. */
+/* Attention on the GPU: arguments of its kernels, and the sets of kernels,
+ * between which attention.cu chooses. */
 #ifndef VP_BACKEND_CUDA_ATTENTION_ATTENTION_CUH
 #define VP_BACKEND_CUDA_ATTENTION_ATTENTION_CUH
 
 #include "backend/cuda/device.cuh"
 
-/* Head h of sample s owns `dim` columns from h * dim on, in rows
- * [s * q_len, (s + 1) * q_len) of q, out and their gradients, and in rows
- * [s * k_len, (s + 1) * k_len) of k, v and theirs. */
+/* Arguments of a call. Head h of sample s has `dim` columns from h * dim on, in
+ * rows [s * q_len, (s + 1) * q_len) of q, out and their gradients, and in rows
+ * [s * k_len, (s + 1) * k_len) of k, v and their gradients. */
 struct vp_attention_call {
-    enum vp_dtype dtype; /* of everything but mask, lse and delta */
+    enum vp_dtype dtype; /* all tensors but mask, lse, delta, parts and sums */
     int64_t batch;
     int heads, dim;
     int q_len, k_len;
-    int64_t ld_q, ld_kv, ld_out; /* elements from row to row */
+    int64_t ld_q, ld_kv, ld_out; /* elements between rows */
     float scale;
     bool causal;
     struct vp_drop drop;
-    int first_head; /* number of head 0 here, in the whole: for dropout */
+    int first_head; /* number of head 0 among all members' heads, for dropout */
 
     const void *q, *k, *v;
-    const int32_t *mask; /* [B*Sk], 1 = a real key; or NULL */
-    void *out;           /* const in backward */
-    float *lse;          /* [B*Sq, heads], const in backward */
+    const int32_t *mask; /* [B*Sk], 1: the key may be seen; NULL: all */
+    void *out;           /* read only in backward */
+    float *lse;          /* [B*Sq, heads], read only in backward */
 
     /* Backward only. */
     const void *dout;
-    void *dq, *dk, *dv; /* laid out as q, k, v; NULL if not wanted */
+    void *dq, *dk, *dv; /* laid out like q, k, v; NULL: not computed */
     bool add_q, add_kv;
-    float *delta;  /* [B*Sq, heads], scratch: dout . out */
-    float4 *parts; /* the same scratch, for long heads on warpgroups */
-    /* [B*S/64, ld_q]: sums over 64 rows each of dq, dk and dv, which are side by
-     * side; NULL if not wanted. */
+    float *delta;  /* scratch, [B*Sq, heads]: dout . out */
+    float4 *parts; /* same scratch, for long heads in wgmma_b.cu */
+    /* [B*S/64, ld_q]: sums of dq, dk and dv, which are side by side, over 64
+     * rows each; NULL: not computed. */
     float *sums;
 };
 
@@ -43,7 +43,7 @@ struct vp_attention_head {
     int64_t q_row, k_row; /* the sample's first rows */
 };
 
-/* `i` counts the heads of the batch. */
+/* `i`: number of the head in the batch. */
 static __device__ inline struct vp_attention_head vp_attention_head_of(
     const struct vp_attention_call &x, unsigned i)
 {
@@ -63,7 +63,8 @@ template <typename T> struct vp_rows {
     int n, dim;
 };
 
-/* In a tensor laid out as q or out; as k or v. */
+/* The head's rows in a tensor laid out like q or out, and in one laid out like
+ * k or v. */
 template <typename T, typename P>
 static __device__ inline vp_rows<T> vp_q_rows(P *base, int64_t ld,
                                               const struct vp_attention_call &x,
@@ -82,24 +83,27 @@ static __device__ inline vp_rows<T> vp_k_rows(P *base, int64_t ld,
 
 /* ---- Launches ----------------------------------------------------------- */
 
-/* Every type, head size and length; products in float. */
+/* For every type, head size and length; products in float. */
 void vp_attention_plain_f(const struct vp_attention_call *x,
                           cudaStream_t stream);
 void vp_attention_plain_b(const struct vp_attention_call *x,
                           cudaStream_t stream);
 
-/* Tensor cores: whether there are kernels for this type, size and length. */
+/* Tensor cores, one warp at a time (mma.sync). _takes() returns true if there
+ * are kernels for this type, head size and length. */
 bool vp_attention_mma_takes(const struct vp_attention_call *x);
 void vp_attention_mma_f(const struct vp_attention_call *x, cudaStream_t stream);
 void vp_attention_mma_b(const struct vp_attention_call *x, cudaStream_t stream);
 
-/* Tensor cores of warpgroups, for shapes that the functions
- * vp_attention_takes_*() of backend/cuda_facts.h accept on this GPU. */
+/* Tensor cores, a warpgroup at a time (wgmma), for the shapes that the
+ * functions vp_attention_takes_*() of backend/cuda_facts.h accept on this
+ * GPU. */
 void vp_attention_wgmma_f(const struct vp_attention_call *x,
                           cudaStream_t stream);
 void vp_attention_wgmma_b(const struct vp_attention_call *x,
                           cudaStream_t stream);
-/* Short heads. Backward does not add to gradients that are there. */
+/* The same for short heads. Backward overwrites gradients: add_q and add_kv
+ * must be false. */
 void vp_attention_wgmma_short_f(const struct vp_attention_call *x,
                                 cudaStream_t stream);
 void vp_attention_wgmma_short(const struct vp_attention_call *x,

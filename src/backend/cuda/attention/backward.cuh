@@ -1,7 +1,7 @@
-/* What the backward kernels of attention for warpgroups share. A group of warps
- * owns 64 keys and meets 64 queries at a time, a tile. Rows of scores are keys
- * here, so that p and ds leave the accumulators as the first factors of
- * dv = p^T dout and dk = ds^T q. */
+/* Shared by the backward kernels of attention for warpgroups. A warpgroup owns
+ * 64 keys and works on a tile of 64 queries at a time. Rows of scores are keys
+ * here, so that the accumulators of p and ds already have the layout of the
+ * first factor of dv = p^T dout and dk = ds^T q. */
 #ifndef VP_BACKEND_CUDA_ATTENTION_BACKWARD_CUH
 #define VP_BACKEND_CUDA_ATTENTION_BACKWARD_CUH
 
@@ -9,9 +9,9 @@
 
 enum {
     GROUP_KEYS = 64,
-    QUERIES = 64,                        /* of a tile */
-    CHUNKS = VP_WG_DIM / 8,              /* of 16 bytes, in a row */
-    CHUNK_ROWS = VP_WG_THREADS / CHUNKS, /* that a group reads at once */
+    QUERIES = 64,                        /* queries per tile */
+    CHUNKS = VP_WG_DIM / 8,              /* chunks of 16 bytes per row */
+    CHUNK_ROWS = VP_WG_THREADS / CHUNKS, /* rows that a group reads at once */
     N_READS = QUERIES / CHUNK_ROWS,
 };
 
@@ -37,14 +37,15 @@ static __device__ inline int row_of_thread(void)
 
 /* ---- lse and delta ------------------------------------------------------ */
 
-/* 16 bytes of every CHUNK_ROWS-th row of `out`, those that the thread copies of
- * dout, and lse of row number `chunk` of these. */
+/* Chunks of 16 bytes of `out`: those that this thread copies of dout, in every
+ * CHUNK_ROWS-th row; and lse of row number `chunk` of these rows. */
 struct outs {
     uint4 row[N_READS];
     float lse;
 };
 
-/* Of one query of a tile; 0 beyond the last. */
+/* lse of the query of a tile that this thread reads; 0 beyond the last
+ * query. */
 static __device__ float read_lse(const struct vp_attention_call &x,
                                  const struct vp_attention_head &h, int tile)
 {
@@ -87,8 +88,9 @@ static __device__ inline float dot8(const uint4 &a, const uint4 &b)
     return sum;
 }
 
-/* lse, times log2(e), and delta, over dropout's scale, of a tile of queries; 0
- * beyond the last. From the chunks that this thread has copied and read. */
+/* Sets lse, times log2(e), and delta, divided by dropout's scale, of a tile of
+ * queries; 0 beyond the last query. Uses the chunks of dout that this thread
+ * has copied, and those of `out` that it has read. */
 template <typename T>
 static __device__ void set_stats(float *lse, float *delta, vp_wg_tile<T> &douts,
                                  const struct outs &outs, float unscale)
@@ -111,15 +113,17 @@ static __device__ void set_stats(float *lse, float *delta, vp_wg_tile<T> &douts,
 
 /* ---- Dropout ------------------------------------------------------------ */
 
-/* Note [kept]. A lane (g, c) has, of a tile, keys g and g + 8 of its warp's 16,
- * and queries 8n + 2c + i: 32 elements. A warpgroup rolls for two groups of 64
- * keys at once. Its thread with the same c, and c' = g / 2, rolls for 32 keys,
- * those of two warps, and 32 queries: whole groups of note [dropout], which
- * decide about the elements of four lanes. Word [h][warp % 2][..] has n = 4h ..
- * 4h + 3 in bits 2 (n % 4) + i of bytes g % 2, for key g, and g % 2 + 2, for key
- * g + 8. */
+/* Note [kept]. Layout of the dropout mask of a tile. Lane (g, c) of a warp
+ * needs 32 elements: keys g and g + 8 of its warp's 16, and queries 8n + 2c +
+ * i. A warpgroup generates the masks of two groups of 64 keys at once. Its
+ * thread with the same c, and c' = g / 2, generates elements of 32 keys, those
+ * of two warps, and 32 queries: whole groups of note [dropout], which hold the
+ * elements of four lanes. Word [h][warp % 2][..] has n = 4h .. 4h + 3 in bits 2
+ * (n % 4) + i of bytes g % 2, for key g, and g % 2 + 2, for key g + 8. */
 typedef uint32_t kept_words[2][2][GROUP_KEYS];
 
+/* Generates the dropout mask of 64 queries from q0 on and 128 keys from k0 on,
+ * by a warpgroup. */
 static __device__ void roll_tile(kept_words &words, struct dice dice,
                                  const struct vp_attention_head &h, int q0,
                                  int k0)
@@ -152,8 +156,8 @@ static __device__ void roll_tile(kept_words &words, struct dice dice,
 
 /* ---- Scores ------------------------------------------------------------- */
 
-/* Scores of keys that the mask hides: -infinity. `seen`: bit 0 of key g, bit 8
- * of g + 8. */
+/* Sets the scores of masked keys to -infinity. `seen`: bit 0 for key g, bit 8
+ * for key g + 8; set if the key is not masked. */
 static __device__ void hide_rows(float (&s)[8][4], uint32_t seen)
 {
     if (__all_sync(0xFFFFFFFFu, (seen & 0x101u) == 0x101u))
@@ -165,7 +169,8 @@ static __device__ void hide_rows(float (&s)[8][4], uint32_t seen)
             s[n][i] = seen >> (i / 2 * 8) & 1 ? s[n][i] : -INFINITY;
 }
 
-/* Scores of keys that come after the query: k0 is the warp's first. */
+/* Sets the scores of keys that come after the query to -infinity. k0: the
+ * warp's first key. */
 static __device__ void hide_future(float (&s)[8][4], int k0, int q0)
 {
     if (q0 >= k0 + 15)
@@ -178,7 +183,7 @@ static __device__ void hide_future(float (&s)[8][4], int k0, int q0)
                 s[n][i] = -INFINITY;
 }
 
-/* What note [kept] has for this lane; `group` says which 64 keys. */
+/* Reads this lane's words of note [kept]. `group`: which 64 keys. */
 static __device__ void read_kept(uint32_t (&kept)[2], const kept_words &words,
                                  int group)
 {
@@ -190,15 +195,16 @@ static __device__ void read_kept(uint32_t (&kept)[2], const kept_words &words,
             8 * (lane_g() % 2);
 }
 
-/* Of element i of fragment n. */
+/* True if element i of fragment n is kept by dropout. */
 static __device__ bool is_kept(const uint32_t (&kept)[2], int n, int i)
 {
     return kept[n / 4] >> (16 * (i / 2) + 2 * (n % 4) + i % 2) & 1;
 }
 
-/* Of half a tile, fragments 4 half .. 4 half + 3 of s = q . k and of
- * dp = dout . v: probabilities, 0 if dropped, and gradients of scores, less
- * their scale and dropout's, rounded. lse and delta are of the tile. */
+/* Computes half a tile, fragments 4 half .. 4 half + 3, from s = q . k and dp =
+ * dout . v: probabilities p16, 0 if dropped, and gradients of scores ds16,
+ * without the factors of the scale and of dropout. Both are rounded. lse and
+ * delta: those of the tile. */
 template <typename T, bool DROPS>
 static __device__ void weigh(uint32_t (&p16)[2][4], uint32_t (&ds16)[2][4],
                              const float (&s)[8][4], const float (&dp)[8][4],
@@ -225,7 +231,7 @@ static __device__ void weigh(uint32_t (&p16)[2][4], uint32_t (&ds16)[2][4],
     round_rows<T>(ds16, ds);
 }
 
-/* Half a tile: fragments of the warp's keys by 32 queries. */
+/* Stores ds of half a tile: fragments of the warp's keys by 32 queries. */
 template <typename T>
 static __device__ void put_ds(vp_wg_tile<T> &tile, const uint32_t (&ds)[2][4],
                               int half)
@@ -239,8 +245,8 @@ static __device__ void put_ds(vp_wg_tile<T> &tile, const uint32_t (&ds)[2][4],
                           ds[k]);
 }
 
-/* Adds a tile of queries, whose scores and dp are there, to dk and dv, and leaves
- * its ds. */
+/* Adds a tile of queries, whose s and dp have been computed, to dk and dv, and
+ * stores its ds. */
 template <typename T, bool DROPS>
 static __device__ void add_tile(float (&dk)[8][4], float (&dv)[8][4],
                                 vp_wg_tile<T> &ds_tile, const float (&s)[8][4],

@@ -1,9 +1,10 @@
-/* Attention of new positions over a cache, [n_lines, heads, 2, T, dim]: keys,
- * then values of each head of a line.
+/* Attention of new positions over a key-value cache, [n_lines, heads, 2, T,
+ * dim]: the keys, then the values of each head of a line.
  *
- * A block is one query of one head. Its scores are in shared memory; sums over
- * positions are cut by the number of the position alone, so neither the other
- * rows, nor the lines, nor the number of rows at once changes a bit. */
+ * One block per query and head. Its scores are in shared memory. How sums over
+ * positions are split depends only on the number of the position, so the bits
+ * of a row depend neither on the other rows or their number, nor on the
+ * lines. */
 #include "backend/cuda/rows/rows.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
@@ -31,7 +32,8 @@ static struct cached cached_of(const struct vp_cuda_call *call)
     return x;
 }
 
-/* Where the key of position `p` is; its value is T * dim further on. */
+/* Element at which the key of position `p` begins; its value is T * dim
+ * further. */
 static __device__ inline int64_t key_at(const struct cached &x,
                                         const int32_t *lines, int head,
                                         int64_t p)
@@ -39,7 +41,7 @@ static __device__ inline int64_t key_at(const struct cached &x,
     return ((lines[p] * (int64_t)x.heads + head) * 2 * x.T + p) * x.dim;
 }
 
-/* Key and value of a row's head, by some threads of a block. */
+/* Writes key and value of one head of a row to the cache. */
 template <typename T, int N>
 static __device__ inline void write_row(T *cache, const T *qkv,
                                         const struct cached &x,
@@ -57,7 +59,7 @@ static __device__ inline void write_row(T *cache, const T *qkv,
     }
 }
 
-/* A block: a row, all of its heads. */
+/* One block per row, for all of its heads. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(THREADS)
     write_kernel(T *cache, const T *qkv, struct cached x)
@@ -70,7 +72,7 @@ static __global__ void __launch_bounds__(THREADS)
                         x.lines + row / x.q_len * x.T, head, p);
 }
 
-/* The lanes that share a key: a power of two. */
+/* Number of lanes that share a key: a power of two. */
 static __device__ inline int lanes_of_key(int n_packs)
 {
     int n = 1;
@@ -80,7 +82,7 @@ static __device__ inline int lanes_of_key(int n_packs)
     return n;
 }
 
-/* scores [n] = scale * q k^T, each by a group of lanes. */
+/* scores [n] = scale * q k^T, each computed by a group of lanes. */
 template <typename T, int N>
 static __device__ inline void set_scores(float *scores, const float *q,
                                          const T *cache, const struct cached &x,
@@ -114,7 +116,7 @@ static __device__ inline void set_scores(float *scores, const float *q,
     }
 }
 
-/* scores = exp(scores - the largest); returns their sum. */
+/* scores = exp(scores - the largest). Returns their sum. */
 static __device__ inline float exponentials(float *scores, int64_t n,
                                             float *shared)
 {
@@ -133,12 +135,12 @@ static __device__ inline float exponentials(float *scores, int64_t n,
         scores[p] = expf(scores[p] - most);
         sum += scores[p];
     }
-    sum = vp_block_sum(sum, shared); /* has a barrier: scores are there */
+    sum = vp_block_sum(sum, shared); /* its barrier makes scores visible */
     return sum;
 }
 
-/* out [dim] = scores v / sum. Threads share columns and positions among them;
- * `parts` has a row of columns for each share of the positions. */
+/* out [dim] = scores v / sum. Threads divide columns and positions among them;
+ * `parts` has one row of columns for each share of the positions. */
 template <typename T, int N>
 static __device__ inline void weigh_values(T *out, const float *scores,
                                            float sum, const T *cache,
@@ -175,7 +177,8 @@ static __device__ inline void weigh_values(T *out, const float *scores,
     }
 }
 
-/* Shared memory: 32 floats for sums, q [dim], parts [THREADS * N], scores [T]. */
+/* Shared memory: 32 floats for sums, q [dim], parts [THREADS * N], scores
+ * [T]. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(THREADS)
     attend_kernel(T *out, T *cache, const T *qkv, struct cached x, bool writes)
@@ -220,8 +223,9 @@ static void launch(const struct vp_cuda_call *call, const struct cached *x)
         cudaFuncSetAttribute(attend_kernel<T, N>,
                              cudaFuncAttributeMaxDynamicSharedMemorySize,
                              (int)n_shared);
-    /* Rows of one sample read what the others write, unless there is but one:
-     * then the block that reads a head has written it. */
+    /* With several rows per sample, a row reads keys and values of other rows,
+     * which a first kernel must have written. With one row, the block that
+     * reads a head writes it. */
     if (x->q_len > 1)
         write_kernel<T, N>
             <<<(unsigned)rows, THREADS, 0, call->stream>>>(cache, qkv, *x);

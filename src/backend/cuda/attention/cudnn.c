@@ -1,14 +1,15 @@
 /* Attention as a graph of cuDNN operations, which an engine of cuDNN compiles
- * into a fused kernel (backward: a few). The library's ready-made attention
- * nodes know no causal mask, so the graph is spelled out: first a small layer
- * that makes tensors and operations, then forward and backward as lists. */
+ * into a fused kernel (backward: a few). The library's own attention nodes have
+ * no causal mask, so the graph is built from single operations: first a small
+ * layer that makes tensors and operations, then the graphs of forward and
+ * backward. */
 #include "backend/cuda/attention/cudnn.h"
 
 #include <float.h>
 #include <stdlib.h>
 
-/* What a run gives addresses of, by the number that the graph knows it by. The
- * last three are scalars. */
+/* Unique ids of the tensors whose addresses are given to a run. The last three
+ * are scalars. */
 enum id {
     ID_Q = 1,
     ID_K,
@@ -32,32 +33,32 @@ struct vp_cudnn_attention {
     float scale;
     size_t workspace;
     cudnnBackendDescriptor_t plan;
-    int64_t id[ID_COUNT]; /* those that this graph has */
+    int64_t id[ID_COUNT]; /* ids of the tensors in this graph */
     int n_ids;
-    /* All descriptors; one refers only to earlier ones. */
+    /* All descriptors. Each refers to earlier ones only. */
     cudnnBackendDescriptor_t made[MAX_MADE];
     int n_made;
 };
 
 /* ---- Tensors and operations --------------------------------------------- */
 
-/* [rows, cols] for each head of each sample, and its strides. */
+/* A matrix [rows, cols] for each head of each sample, and its strides. */
 struct matrix {
     int64_t rows, cols;
     int64_t sample, head, row, col;
 };
 
-/* The first failure stays, and what follows it does nothing. */
+/* Keeps the first failure in `status`; later calls do nothing then. */
 struct builder {
     struct vp_cudnn_attention *plan;
     cudnnStatus_t status;
-    cudnnDataType_t dtype; /* of q, k, v and out */
+    cudnnDataType_t dtype; /* type of q, k, v and out */
     int64_t batch, heads;
     struct matrix q, kv, out, lse, score;
     bool causal;
     cudnnBackendDescriptor_t op[MAX_OPS];
     int n_ops;
-    int64_t next_id; /* of tensors that are not in memory */
+    int64_t next_id; /* id for the next tensor that is not in memory */
 };
 
 struct tensor {
@@ -193,7 +194,7 @@ static void matmul(struct builder *b, struct tensor x, struct tensor y,
     finish_op(b, op);
 }
 
-/* One value per row. */
+/* Reduces each row to one value. */
 static struct tensor reduce(struct builder *b, cudnnReduceTensorOp_t mode,
                             struct tensor x)
 {
@@ -226,7 +227,8 @@ static struct tensor transpose(struct builder *b, struct tensor x)
     return out;
 }
 
-/* By element. Only an index has an axis: 2 is the row, 3 the column. */
+/* An operation by element. Only GEN_INDEX has an axis: 2 for the row, 3 for the
+ * column. */
 static struct tensor pointwise(struct builder *b, cudnnPointwiseMode_t mode,
                                int64_t axis, const struct tensor *in, int n_in,
                                struct tensor out)
@@ -275,6 +277,7 @@ static struct tensor binary(struct builder *b, cudnnPointwiseMode_t mode,
     return binary_to(b, mode, x, y, floats(b, x.matrix));
 }
 
+/* Index of each element along an axis, as in pointwise(). */
 static struct tensor position(struct builder *b, int64_t axis, struct tensor x)
 {
     return pointwise(b, CUDNN_POINTWISE_GEN_INDEX, axis, &x, 1,
@@ -283,7 +286,7 @@ static struct tensor position(struct builder *b, int64_t axis, struct tensor x)
 
 /* ---- Forward and backward ----------------------------------------------- */
 
-/* Keys after the query get the lowest score. */
+/* Gives keys after the query the lowest score. */
 static struct tensor hide_future(struct builder *b, struct tensor score)
 {
     struct tensor query = position(b, 2, score), key = position(b, 3, score);
@@ -307,7 +310,7 @@ static struct tensor scores(struct builder *b, struct tensor q,
     return b->causal ? hide_future(b, score) : score;
 }
 
-/* out = p v, p = softmax(scores); lse = log of the sum of exp(scores) */
+/* out = p v, p = softmax(scores); lse = log of the sum of exp(scores). */
 static void describe_forward(struct builder *b)
 {
     struct tensor q = in_memory(b, ID_Q, b->q);
@@ -344,8 +347,8 @@ static void describe_backward(struct builder *b)
 
     struct tensor dout_out = binary(b, CUDNN_POINTWISE_MUL, dout, out);
     struct tensor sum = reduce(b, CUDNN_REDUCE_TENSOR_ADD, dout_out);
-    /* Where dropout's factor would stand. A graph without this step makes the
-     * engine spread the sums over a matrix: three times the workspace. */
+    /* A multiplication by one, in the place of dropout's factor. Without it the
+     * engine spreads the sums over a matrix, which triples the workspace. */
     struct tensor sum_p_dp = binary(b, CUDNN_POINTWISE_MUL, sum,
                                     scalar(b, ID_ONE));
     struct tensor score = scores(b, q, k_t, scale);
@@ -359,8 +362,9 @@ static void describe_backward(struct builder *b)
     dscore = binary(b, CUDNN_POINTWISE_MUL, dscore, p);
     dscore = binary(b, CUDNN_POINTWISE_MUL, dscore, scale);
     matmul(b, transpose(b, dscore), q, in_memory(b, ID_DK, b->kv));
-    /* A float accumulator between this product and dq would spare the workspace
-     * and be added to atomically; no note of the engine tells of that. */
+    /* The engine would need no workspace if this product went to floats before
+     * dq, but would then add atomically, in no fixed order; its notes do not
+     * say so. */
     matmul(b, dscore, transpose(b, k_t), in_memory(b, ID_DQ, b->q));
 }
 
@@ -383,7 +387,8 @@ static bool has_note(cudnnBackendDescriptor_t engine,
     return false;
 }
 
-/* The same bits in every run, and capture into a CUDA graph. */
+/* True if an engine gives the same bits in every run and can be captured into a
+ * CUDA graph. */
 static bool acceptable(struct builder *b, cudnnBackendDescriptor_t config)
 {
     cudnnBackendDescriptor_t engine = make(b, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -422,8 +427,8 @@ static bool compile(struct builder *b, cudnnHandle_t handle,
     return true;
 }
 
-/* By cuDNN's ranking, which looks at the graph and the device and times
- * nothing. */
+/* Takes the first acceptable engine of cuDNN's ranking, which depends on the
+ * graph and the device and not on timing. */
 static void choose_engine(struct builder *b, cudnnHandle_t handle)
 {
     cudnnBackendDescriptor_t graph = make(
@@ -456,8 +461,8 @@ static void choose_engine(struct builder *b, cudnnHandle_t handle)
         b->status = CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-/* Lengths: before 9.16, cuDNN's backward is wrong where its tiles of 128 keys
- * do not fit. */
+/* Lengths must be multiples of 128: before 9.16, cuDNN's backward is wrong for
+ * others. */
 static bool supported(const struct vp_graph *graph, const struct vp_op *op,
                       enum vp_phase phase)
 {
@@ -474,7 +479,7 @@ static bool supported(const struct vp_graph *graph, const struct vp_op *op,
            dim <= 128 && attr->q_len % 128 == 0 && attr->k_len % 128 == 0;
 }
 
-/* `dim` columns of each row, in rows of `width`: one head's part of a value. */
+/* One head's `dim` columns of a value whose rows have `width` columns. */
 static struct matrix part(int64_t rows, int64_t dim, int64_t width)
 {
     return (struct matrix){ rows, dim, rows * width, dim, width, 1 };
@@ -548,7 +553,7 @@ size_t vp_cudnn_attention_workspace(const struct vp_cudnn_attention *plan)
     return plan->workspace;
 }
 
-/* ---- A run --------------------------------------------------------------- */
+/* ---- Running a plan ----------------------------------------------------- */
 
 static bool writes_all_gradients(const struct vp_kargs *args)
 {
@@ -559,13 +564,13 @@ static bool writes_all_gradients(const struct vp_kargs *args)
     return true;
 }
 
-/* The part of a packed value that starts at column `col`. */
+/* Address of column `col` of a packed value. */
 static const void *column(const void *value, int64_t col)
 {
     return value ? (const uint16_t *)value + col : NULL; /* bf16 or fp16 */
 }
 
-/* Columns q, k, v of in0; or q of in0 and k, v of in1. */
+/* Columns q, k, v of in0; or q of in0, and k, v of in1. */
 static void find_addresses(const struct vp_cudnn_attention *plan,
                            const struct vp_kargs *args, const void **at)
 {

@@ -1,19 +1,21 @@
-/* What the forward kernels of attention share: one pass over the keys, with
- * the softmax rescaled as larger scores come (Milakov and Gimelshein, "Online
- * normalizer calculation for softmax", 2018; Dao, "FlashAttention-2", 2023). */
+/* Shared by the forward kernels of attention: one pass over the keys, in which
+ * the softmax is rescaled when a larger score is found (Milakov and Gimelshein,
+ * "Online normalizer calculation for softmax", 2018; Dao, "FlashAttention-2",
+ * 2023). */
 #ifndef VP_BACKEND_CUDA_ATTENTION_FORWARD_CUH
 #define VP_BACKEND_CUDA_ATTENTION_FORWARD_CUH
 
 #include "backend/cuda/attention/mma.cuh"
 
-/* Rows g and g + 8 of a fragment, as far as they have been seen. */
+/* State of the softmax of rows g and g + 8 of a fragment, over the keys so
+ * far. */
 struct softmax {
     float most[2]; /* the largest product q . k */
     float sum[2];  /* this lane's part of the sum of exp(score - largest) */
 };
 
-/* What has been added up fades to the new largest. Seldom needed after the
- * first tiles. */
+/* Multiplies the sums so far by `fade`, for the new largest score. Seldom
+ * needed after the first tiles. */
 template <int D8>
 static __device__ inline void fade_out(float (&out)[D8][4],
                                        const float (&fade)[2])
@@ -27,8 +29,9 @@ static __device__ inline void fade_out(float (&out)[D8][4],
             out[n][i] *= fade[i / 2];
 }
 
-/* One more tile of keys: products q . k become exp(score - largest), and what
- * came before is to fade. `scale` is that of scores, times log2(e). */
+/* Adds a tile of keys to the softmax: products q . k become exp(score -
+ * largest), and `fade` is set to the factors for the sums so far. `scale`: the
+ * scale of scores, times log2(e). */
 static __device__ inline void softmax_scores(struct softmax &z,
                                              float (&scores)[TILE / 8][4],
                                              float (&fade)[2], float scale)
@@ -56,8 +59,8 @@ static __device__ inline void softmax_scores(struct softmax &z,
     }
 }
 
-/* For 16 queries by 32 keys: bit 7 of byte i % 4 of word i / 4 says that number
- * i of the lane's group (note [dropout]) is kept. */
+/* Dropout mask of 16 queries by 32 keys: bit 7 of byte i % 4 of word i / 4 is
+ * set if element i of the lane's group (note [dropout]) is kept. */
 static __device__ inline void roll_kept(uint32_t (&kept)[4],
                                         const struct dice &dice, int q0, int k0)
 {
@@ -69,8 +72,9 @@ static __device__ inline void roll_kept(uint32_t (&kept)[4],
         kept[i] = kept_bytes(bits.v[i], sieve);
 }
 
-/* Rounded probabilities: 0 where dropped. Register i of fragment k has numbers
- * 8 (i % 2) + 4k + 2 (i / 2) and the next of the group. */
+/* Sets dropped elements of the rounded probabilities to 0. Register i of
+ * fragment k holds elements 8 (i % 2) + 4k + 2 (i / 2) and the next of the
+ * group. */
 static __device__ inline void drop(uint32_t (*p)[4], const uint32_t (&kept)[4])
 {
 #pragma unroll
@@ -81,7 +85,8 @@ static __device__ inline void drop(uint32_t (*p)[4], const uint32_t (&kept)[4])
                                        i / 2 ? 0x3322u : 0x1100u);
 }
 
-/* Of a tile; else it is padding. */
+/* True if any key of the tile from k0 on may be seen; otherwise the tile is
+ * padding. */
 static __device__ inline bool any_allowed(const uint32_t *allowed, int k0)
 {
     uint32_t any = 0;
@@ -92,8 +97,8 @@ static __device__ inline bool any_allowed(const uint32_t *allowed, int k0)
     return any != 0;
 }
 
-/* Ends the softmax of one fragment's rows: lse, and the factors that are left to
- * be applied; 0 where no key was seen. */
+/* Ends the softmax of one fragment's rows: writes lse, and sets `factor` to the
+ * factors by which the sums must be multiplied; 0 if no key was seen. */
 static __device__ inline void end_softmax(float (&factor)[2],
                                           const struct vp_attention_call &x,
                                           const struct vp_attention_head &h,

@@ -1,5 +1,5 @@
-/* The order in which a block of wgmma_b.cu takes its work. The keys of a head
- * are cut into key tiles, its queries into tiles, and VP_BAND_TILES tiles are a
+/* The order in which a block of wgmma_b.cu does its work. The keys of a head
+ * are cut into key tiles and its queries into tiles; VP_BAND_TILES tiles are a
  * band. The loops, from the outermost: heads, bands of a head, key tiles of a
  * band, tiles of queries. One pass of the innermost loop is a step. All warps
  * of the block follow this order, each at its own pace. */
@@ -17,34 +17,34 @@
 #endif
 
 enum {
-    VP_TILE_QUERIES = 64, /* of a tile */
-    VP_TILE_KEYS = 128,   /* of a key tile */
+    VP_TILE_QUERIES = 64, /* queries per tile */
+    VP_TILE_KEYS = 128,   /* keys per key tile */
     VP_TILES_PER_KEY_TILE = VP_TILE_KEYS / VP_TILE_QUERIES,
     VP_BAND_TILES = 8,
     VP_BAND_KEY_TILES = VP_BAND_TILES / VP_TILES_PER_KEY_TILE,
     VP_KEY_TILES_MAX_QUERIES = 2 * VP_BAND_TILES * VP_TILE_QUERIES,
-    VP_KEY_TILES_MAX_KEYS = 4096, /* of a head */
+    VP_KEY_TILES_MAX_KEYS = 4096, /* longest head */
     VP_KEY_TILE_GROUPS = 2,       /* warpgroups that own keys */
     VP_KEY_TILE_OWNERS = VP_KEY_TILE_GROUPS * VP_WG_THREADS,
-    VP_KEY_TILE_PART = 16, /* quads of dk and dv that an owner has */
+    VP_KEY_TILE_PART = 16, /* quads (float4) of dk and dv per owner thread */
 };
 
-/* How a call is cut. */
+/* How the work of a call is cut. */
 struct vp_key_tiles {
-    unsigned n_heads; /* of the batch */
+    unsigned n_heads; /* heads in the batch */
     bool causal;
-    int n_tiles;     /* of queries */
-    int n_key_tiles; /* of keys */
+    int n_tiles;     /* tiles of queries per head */
+    int n_key_tiles; /* key tiles per head */
     int n_bands;
-    int n_parts; /* key tiles whose dk and dv are kept from band to band */
+    int n_parts; /* key tiles whose dk and dv are stored between bands */
 };
 
-/* A key tile and the band of queries that meets it. */
+/* A key tile, and the band of queries that is combined with it. */
 struct vp_key_tile {
-    unsigned number; /* of the head */
-    int n_seen; /* key tiles, up to the last with a key that is not masked */
+    unsigned number; /* number of the head in the batch */
+    int n_seen;      /* key tiles, up to the last with an unmasked key */
     int band, index;
-    int odd; /* heads before this one, modulo 2 */
+    int odd; /* number of heads before this one, modulo 2 */
 };
 
 VP_KEY_TILES_INLINE int vp_key_tiles_min(int a, int b)
@@ -70,8 +70,8 @@ VP_KEY_TILES_INLINE struct vp_key_tiles vp_key_tiles_of(unsigned n_heads,
     return w;
 }
 
-/* The first tile of the band; with a causal mask, the first that may see the
- * keys. */
+/* First tile of queries in the band; with a causal mask, the first that may see
+ * the keys. */
 VP_KEY_TILES_INLINE int vp_key_tile_first_query_tile(
     const struct vp_key_tiles *w, const struct vp_key_tile *t)
 {
@@ -95,8 +95,9 @@ VP_KEY_TILES_INLINE int vp_key_tiles_seen(const struct vp_key_tiles *w,
     return w->causal ? vp_key_tiles_min(t->n_seen, n) : t->n_seen;
 }
 
-/* Where lse and delta of a tile are stored. Those of the next head may be
- * written while the last tile of this head, maybe its only one, is read. */
+/* Index at which lse and delta of a tile are stored. Heads of one band use two
+ * places in turn, because those of the next head may be written while the last
+ * tile of this head is read. */
 VP_KEY_TILES_INLINE int vp_key_tile_stats(const struct vp_key_tiles *w,
                                           const struct vp_key_tile *t, int tile)
 {
@@ -105,7 +106,8 @@ VP_KEY_TILES_INLINE int vp_key_tile_stats(const struct vp_key_tiles *w,
     return (other + tile) * VP_TILE_QUERIES;
 }
 
-/* Whether dk and dv of the keys hold sums of an earlier band. */
+/* Returns true if dk and dv of the keys already hold sums of an earlier
+ * band. */
 VP_KEY_TILES_INLINE bool vp_key_tile_has_part(const struct vp_key_tiles *w,
                                               const struct vp_key_tile *t)
 {
@@ -118,7 +120,8 @@ VP_KEY_TILES_INLINE bool vp_key_tile_is_first_of_head(
     return t->band == 0 && t->index == 0;
 }
 
-/* For one of n_blocks. Returns true when the head is finished. */
+/* Moves to the next key tile of one of `n_blocks` blocks. Returns true if the
+ * head is finished. */
 VP_KEY_TILES_INLINE bool vp_key_tile_advance(const struct vp_key_tiles *w,
                                              struct vp_key_tile *t,
                                              unsigned n_blocks)

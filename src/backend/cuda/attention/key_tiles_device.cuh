@@ -1,4 +1,5 @@
-/* Key tiles as the threads of a block use them: together with their head. */
+/* Key tiles (key_tiles.h) for the threads of a block: together with their
+ * head. */
 #ifndef VP_BACKEND_CUDA_ATTENTION_KEY_TILES_DEVICE_CUH
 #define VP_BACKEND_CUDA_ATTENTION_KEY_TILES_DEVICE_CUH
 
@@ -45,7 +46,7 @@ static __device__ inline struct key_tile next_key_tile(
     return t;
 }
 
-/* Key tiles up to the last with a key that is not masked; at least one. */
+/* Number of key tiles, up to the last with an unmasked key; at least one. */
 static __device__ inline int seen_key_tiles(const struct vp_attention_call &x,
                                             const struct vp_key_tiles &w,
                                             const struct key_tile &t)

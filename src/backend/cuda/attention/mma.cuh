@@ -1,19 +1,21 @@
-/* Attention on tensor cores, for 16-bit types and small heads: what forward
- * (mma_f.cu) and backward (mma_b.cu) share, also with the
- * kernels for warpgroups (attention_wgmma_*.cu).
+/* Attention on tensor cores, for 16-bit types and small heads: shared by
+ * forward (mma_f.cu), backward (mma_b.cu) and the kernels for warpgroups
+ * (wgmma*.cu).
  *
- * A warp owns 16 rows of one side, as fragments in registers, and walks over
- * the other side, whose tiles of 64 rows all warps of the block share. Scores
- * are accumulator fragments, never stored. Queries own out and dq, keys own dk
- * and dv: two kernels in backward, so that every element is summed by one
- * warp, in one order.
+ * A warp owns 16 rows of one side, queries or keys, as fragments in registers,
+ * and loops over the other side, whose tiles of 64 rows all warps of the block
+ * share. Scores are accumulator fragments and are never stored. Warps that own
+ * queries compute out and dq, warps that own keys compute dk and dv: two
+ * kernels in backward, so that every element is summed by one warp, in one
+ * order.
  *
- * Scores, probabilities and their gradients are floats; probabilities (times
- * dropout's 0 or 1, before normalisation in forward) and gradients of scores
+ * Scores, probabilities and their gradients are floats. Probabilities (times
+ * dropout's 0 or 1; before normalisation in forward) and gradients of scores
  * are rounded to the tensor's type as factors of the products that follow.
  *
- * Lane 4g + c is named as in ptx/mma.cuh. Note [dropout] in base/rng.h cuts the
- * probabilities in groups of 16 that one lane owns when rows are queries. */
+ * Lane 4g + c is named as in ptx/mma.cuh. Note [dropout] in base/rng.h divides
+ * the probabilities into groups of 16, each owned by one lane when rows are
+ * queries. */
 #ifndef VP_BACKEND_CUDA_ATTENTION_MMA_CUH
 #define VP_BACKEND_CUDA_ATTENTION_MMA_CUH
 
@@ -23,12 +25,12 @@
 #define LOG2E 1.4426950408889634f
 
 enum {
-    WARPS = 4, /* of a block in backward */
+    WARPS = 4, /* warps per block in backward */
     THREADS = 32 * WARPS,
-    TILE = 64,  /* rows that are walked over at a time */
-    STEP = 32,  /* of these, at a time in backward; keys of a group of bits */
-    PAD = 8,    /* elements after a row: 8 rows of ldmatrix miss each other */
-    STAGES = 2, /* tiles in shared memory: one is worked on, one is loaded */
+    TILE = 64,  /* rows of the other side per pass */
+    STEP = 32,  /* rows per pass in backward; keys of a dropout group */
+    PAD = 8,    /* elements after a row, against bank conflicts of ldmatrix */
+    STAGES = 2, /* tiles in shared memory: one in use, one being loaded */
     MAX_KEYS = VP_ATTENTION_MAX_KEYS,
 };
 
@@ -42,7 +44,7 @@ static __device__ inline int lane_c(void)
     return (int)threadIdx.x % 4;
 }
 
-/* Of the four lanes that share rows. */
+/* Maximum, and sum, over the four lanes that share rows. */
 static __device__ inline float quad_max(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
@@ -55,17 +57,19 @@ static __device__ inline float quad_sum(float x)
     return x + __shfl_xor_sync(0xFFFFFFFFu, x, 2);
 }
 
-/* ---- Where things are --------------------------------------------------- */
+/* ---- Rows and tiles ----------------------------------------------------- */
 
-/* Blocks of a head follow each other: they read the same rows. */
+/* Consecutive blocks belong to the same head, because they read the same
+ * rows. */
 static __device__ inline struct vp_attention_head head_of(
     const struct vp_attention_call &x, int n_blocks)
 {
     return vp_attention_head_of(x, blockIdx.x / (unsigned)n_blocks);
 }
 
-/* Which of the blocks of its head this one is; `last_first`: under a causal
- * mask later queries see more keys, and what is long should not start last. */
+/* Number of this block among the blocks of its head. `last_first`: in reverse
+ * order. Under a causal mask later queries see more keys, and the longest
+ * blocks should start first. */
 static __device__ inline int block_of(int n_blocks, bool last_first)
 {
     int i = (int)(blockIdx.x % (unsigned)n_blocks);
@@ -73,7 +77,8 @@ static __device__ inline int block_of(int n_blocks, bool last_first)
     return last_first ? n_blocks - 1 - i : i;
 }
 
-/* Rows [row, row + 16) of device memory as fragments A; 0 beyond the last. */
+/* Loads rows [row, row + 16) of device memory as fragments A; 0 beyond the last
+ * row. */
 template <typename T, int D16>
 static __device__ inline void load_fragments(uint32_t (&dst)[D16][4],
                                              const vp_rows<const T> &src,
@@ -93,7 +98,8 @@ static __device__ inline void load_fragments(uint32_t (&dst)[D16][4],
     }
 }
 
-/* Starts to copy rows [row, row + TILE); 0 beyond the last. */
+/* Starts to copy rows [row, row + TILE) to shared memory; 0 beyond the last
+ * row. */
 template <typename T, int D>
 static __device__ inline void load_tile(T (*dst)[D + PAD],
                                         const vp_rows<const T> &src, int row)
@@ -109,7 +115,8 @@ static __device__ inline void load_tile(T (*dst)[D + PAD],
     }
 }
 
-/* The copies just started are of the next tile: waits for those before. */
+/* Waits for the copies of a tile. The copies started since, for the next tile,
+ * continue. */
 static __device__ inline void finish_tile(void)
 {
     vp_copy_commit();
@@ -132,9 +139,9 @@ static __device__ inline void store_four(T *at, const float (&x)[4],
     *(uint2 *)at = make_uint2(vp_pack<T>(y[0], y[1]), vp_pack<T>(y[2], y[3]));
 }
 
-/* Rows row + g and row + g + 8 get factor[0] and factor[1] times c. Lanes c and
- * c ^ 1 swap halves of two fragments, so that the four lanes of a row write 32
- * bytes of it at once. */
+/* Stores c times factor[0] to row + g, and c times factor[1] to row + g + 8.
+ * Lanes c and c ^ 1 exchange halves of two fragments, so that the four lanes of
+ * a row write 32 consecutive bytes. */
 template <typename T, int D8>
 static __device__ inline void store_fragments(const vp_rows<T> &dst, int row,
                                               const float (&c)[D8][4],
@@ -169,7 +176,7 @@ static __device__ inline void store_fragments(const vp_rows<T> &dst, int row,
 
 /* ---- Products ----------------------------------------------------------- */
 
-/* c [16 M, N] = a [16 M, D] times rows [0, N) of the tile, transposed. */
+/* c [16 M, N] = a [16 M, D] times the transpose of rows [0, N) of the tile. */
 template <typename T, int D, int M, int N>
 static __device__ inline void dot_rows(float (&c)[M][N / 8][4],
                                        const uint32_t (&a)[M][D / 16][4],
@@ -189,7 +196,7 @@ static __device__ inline void dot_rows(float (&c)[M][N / 8][4],
     for (int k = 0; k < D / 16; k++) {
 #pragma unroll
         for (int n = 0; n < N / 16; n++) {
-            uint32_t b[4]; /* two B, of rows 16n .. and 16n + 8 .. */
+            uint32_t b[4]; /* two B: rows 16n .. and 16n + 8 .. */
 
             vp_load_matrices(b, &tile[16 * n + row][16 * k + col]);
 #pragma unroll
@@ -201,7 +208,7 @@ static __device__ inline void dot_rows(float (&c)[M][N / 8][4],
     }
 }
 
-/* w [16, 16 K], rounded, as the fragments A of a product. */
+/* Rounds w [16, 16 K] to fragments A of a product. */
 template <typename T, int K>
 static __device__ inline void round_rows(uint32_t (&a)[K][4],
                                          const float (*w)[4])
@@ -227,7 +234,7 @@ static __device__ inline void add_rows(float (&c)[M][D / 8][4],
     for (int k = 0; k < N / 16; k++) {
 #pragma unroll
         for (int n = 0; n < D / 16; n++) {
-            uint32_t b[4]; /* two B, of columns 16n .. and 16n + 8 .. */
+            uint32_t b[4]; /* two B: columns 16n .. and 16n + 8 .. */
 
             vp_load_matrices_trans(b, &tile[16 * k + row][16 * n + col]);
 #pragma unroll
@@ -241,7 +248,8 @@ static __device__ inline void add_rows(float (&c)[M][D / 8][4],
 
 /* ---- Masks and dropout -------------------------------------------------- */
 
-/* Bit k of word i says that key 32 i + k may be seen; 0 beyond the last. */
+/* Bit k of word i is set if key 32 i + k may be seen; 0 beyond the last key.
+ * All threads of a warp must call it. */
 static __device__ inline uint32_t allowed_word(
     const struct vp_attention_call &x, const struct vp_attention_head &h, int i)
 {
@@ -251,7 +259,7 @@ static __device__ inline uint32_t allowed_word(
                          k < x.k_len && (!x.mask || x.mask[h.k_row + k]));
 }
 
-/* Of whole tiles of keys, by all threads. */
+/* Sets the words of whole tiles of keys, by all threads of the block. */
 static __device__ inline void set_allowed(uint32_t *words,
                                           const struct vp_attention_call &x,
                                           const struct vp_attention_head &h,
@@ -268,8 +276,8 @@ static __device__ inline void set_allowed(uint32_t *words,
     }
 }
 
-/* Scores of 16 queries from q0 on and 32 keys from k0 on: -infinity where a
- * query may not see the key. */
+/* Sets scores to -infinity where a query may not see the key, for 16 queries
+ * from q0 on and 32 keys from k0 on. */
 static __device__ inline void hide(float (*scores)[4], uint32_t allowed,
                                    bool causal, int q0, int k0)
 {
@@ -288,7 +296,7 @@ static __device__ inline void hide(float (*scores)[4], uint32_t allowed,
     }
 }
 
-/* What the random bits of a head depend on. */
+/* Arguments from which the dropout mask of a head is generated. */
 struct dice {
     uint64_t seed, sample;
     uint32_t op, head, threshold;
@@ -303,7 +311,8 @@ static __device__ inline struct dice dice_of(const struct vp_attention_call &x,
              x.drop.op, (uint32_t)(x.first_head + h.index), x.drop.threshold };
 }
 
-/* Of queries q0 + g and q0 + g + 8, keys k0 + 8j + 2c and the next. */
+/* Random bytes of the group of lane (g, c): queries q0 + g and q0 + g + 8, keys
+ * k0 + 8j + 2c and the next. */
 static __device__ inline struct vp_rng4 roll(const struct dice &dice, int q0,
                                              int k0, int g, int c)
 {
@@ -312,8 +321,8 @@ static __device__ inline struct vp_rng4 roll(const struct dice &dice, int q0,
                   dice.head << 8 | (uint32_t)(g << 2 | c), dice.sample);
 }
 
-/* byte[j][i] decides about element i of fragment j, in fragments of 16 queries
- * by 32 keys. */
+/* Random bytes for 16 queries by 32 keys: byte[j][i] belongs to element i of
+ * fragment j. */
 static __device__ inline void roll_queries(uint32_t (&byte)[4][4],
                                            const struct dice &dice, int q0,
                                            int k0)
@@ -327,9 +336,11 @@ static __device__ inline void roll_queries(uint32_t (&byte)[4][4],
             byte[j][i] = vp_rng_byte(bits, i / 2 * 8 + 2 * j + i % 2);
 }
 
-/* Finds which of four bytes reach the threshold at once. Seven bits of each,
- * plus `add`, carry into the eighth if they do, or if they do as far as they
- * can tell; the byte's own eighth bit then suffices, or is needed as well. */
+/* Compares four bytes with the dropout threshold at once. The lower seven bits
+ * of a byte, plus `add`, carry into bit 7 if they reach the threshold, or the
+ * threshold - 128 if it is above 128. A byte reaches a threshold up to 128 if
+ * it has the carry or bit 7 (`suffices` is all ones), and a larger one if it
+ * has both. */
 struct sieve {
     uint32_t add, suffices;
 };
@@ -341,7 +352,8 @@ static __device__ inline struct sieve sieve_of(uint32_t threshold)
     return { ((low ? 128 : 256) - threshold) * 0x01010101u, low ? ~0u : 0u };
 }
 
-/* In bit 7 of each byte. */
+/* Bit 7 of each byte of the result is set if the byte of x reaches the
+ * threshold, which means that the element is kept. */
 static __device__ inline uint32_t kept_bytes(uint32_t x,
                                              const struct sieve &sieve)
 {
@@ -355,7 +367,7 @@ static __device__ inline uint32_t kept_bytes(uint32_t x,
 typedef void (*launch_fn)(const struct vp_attention_call *x,
                           cudaStream_t stream);
 
-/* f<T, head size, dropout or not> */
+/* f<T, head size, with dropout> */
 #define LAUNCHES(f, T)                           \
     {                                            \
         { f<T, 64, false>, f<T, 64, true> },     \

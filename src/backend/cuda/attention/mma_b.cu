@@ -1,13 +1,14 @@
-/* Attention on tensor cores, backward. Two kernels: rows of the first are
- * queries (delta and dq), of the second keys (dk and dv). Both compute the
- * scores, seven products instead of five, and no sum crosses blocks. */
+/* Backward of attention on tensor cores, in two kernels: rows of the first are
+ * queries (delta and dq), rows of the second are keys (dk and dv). Both compute
+ * the scores, so there are seven products instead of five, but no sum crosses
+ * blocks. */
 #include "backend/cuda/attention/mma.cuh"
 
-enum { ROWS = 16 * WARPS }; /* that a block owns */
+enum { ROWS = 16 * WARPS }; /* rows that a block owns */
 
 /* ---- Queries ------------------------------------------------------------ */
 
-/* delta = dout . out of rows g and g + 8; all four lanes of a row have it. */
+/* delta = dout . out of rows g and g + 8, in all four lanes of a row. */
 template <typename T, int D16>
 static __device__ void dot_fragments(float (&delta)[2],
                                      const uint32_t (&dout)[D16][4],
@@ -43,8 +44,8 @@ static __device__ void swap_per_query(const struct vp_attention_call &x,
     }
 }
 
-/* ds goes from dout . v to the gradient of the score, less its scale; s is
- * q . k. Of 16 queries from q0 on, 32 keys from k0 on. */
+/* Turns ds from dout . v into the gradient of the score, without the factor
+ * scale; s is q . k. For 16 queries from q0 on and 32 keys from k0 on. */
 template <bool DROPS>
 static __device__ void gradients_q(float (&ds)[4][4], const float (&s)[4][4],
                                    const struct vp_attention_call &x,
@@ -70,7 +71,8 @@ static __device__ void gradients_q(float (&ds)[4][4], const float (&s)[4][4],
     }
 }
 
-/* Makes delta first, so it runs before backward_kv, also if dq is NULL. */
+/* Also computes delta, which backward_kv needs: it must be launched before that
+ * kernel, even if dq is NULL. */
 template <typename T, int D, bool DROPS>
 static __global__ void __launch_bounds__(THREADS, D <= 64 ? 3 : 2)
     backward_q(const struct vp_attention_call x, int n_blocks)
@@ -129,8 +131,9 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 3 : 2)
 
 /* ---- Keys and values ---------------------------------------------------- */
 
-/* Scores of 16 keys from k0 on and 32 queries from q0 on, under a causal mask.
- * The key mask can wait: it hides whole rows. */
+/* Sets scores of keys after the query to -infinity, for 16 keys from k0 on and
+ * 32 queries from q0 on. The key mask hides whole rows, so it is applied at the
+ * end, by clear_hidden(). */
 static __device__ void hide_earlier(float (*scores)[4], int q0, int k0)
 {
     if (k0 + 15 <= q0)
@@ -148,15 +151,15 @@ static __device__ void hide_earlier(float (*scores)[4], int q0, int k0)
     }
 }
 
-/* As roll_queries(), in fragments of 16 keys by 32 queries: element i of
- * fragment n is key k0 + g + 8 (i / 2), query q0 + 8n + 2c + i % 2. Here a lane
- * needs bytes of two groups, those of the queries 2c and 2c + 1, and so does
- * its neighbour with the key g ^ 1: each rolls one of them and they swap. */
+/* Like roll_queries(), in fragments of 16 keys by 32 queries: element i of
+ * fragment n is key k0 + g + 8 (i / 2), query q0 + 8n + 2c + i % 2. A lane
+ * needs bytes of two groups, those of queries 2c and 2c + 1, and so does its
+ * neighbour with key g ^ 1: each generates one group, and they exchange. */
 static __device__ void roll_keys(uint32_t (&byte)[4][4],
                                  const struct dice &dice, int q0, int k0)
 {
     int g = lane_g(), odd = g % 2;
-    bool upper = k0 / 16 % 2; /* half of the 32 keys of a group */
+    bool upper = k0 / 16 % 2; /* second half of a group's 32 keys */
 
 #pragma unroll
     for (int big_q = 0; big_q < 2; big_q++) {
@@ -177,8 +180,9 @@ static __device__ void roll_keys(uint32_t (&byte)[4][4],
     }
 }
 
-/* lse and delta of queries [q0, q0 + TILE); 0 beyond the last, as are their
- * rows of q and dout, so that they add nothing to any gradient. */
+/* Starts to load lse and delta of queries [q0, q0 + TILE). Beyond the last
+ * query they are 0, as are q and dout, so that these rows add nothing to any
+ * gradient. */
 static __device__ void load_per_query(float *lse, float *delta,
                                       const struct vp_attention_call &x,
                                       const struct vp_attention_head &h, int q0)
@@ -193,9 +197,9 @@ static __device__ void load_per_query(float *lse, float *delta,
                    (first ? x.lse : x.delta) + row * x.heads + h.index, inside);
 }
 
-/* p goes from q . k to the probability, 0 if dropped; ds from dout . v to the
- * gradient of the score, less its scale. Of 16 keys from k0 on, 32 queries
- * from q0 on; lse and delta are of those. */
+/* Turns p from q . k into the probability, 0 if dropped, and ds from dout . v
+ * into the gradient of the score, without the factor scale. For 16 keys from k0
+ * on and 32 queries from q0 on; lse and delta are those of the queries. */
 template <bool DROPS>
 static __device__ void gradients_kv(float (&p)[4][4], float (&ds)[4][4],
                                     const struct vp_attention_call &x,
@@ -225,8 +229,8 @@ static __device__ void gradients_kv(float (&p)[4][4], float (&ds)[4][4],
     }
 }
 
-/* Where the mask hides keys k0 + g or k0 + g + 8 from all queries, their rows
- * of the fragments, whatever they hold, become 0. */
+/* Clears the rows of keys k0 + g and k0 + g + 8 that the mask hides from all
+ * queries, whatever the fragments hold. */
 template <int D8>
 static __device__ void clear_hidden(float (&c)[D8][4],
                                     const struct vp_attention_call &x,

@@ -1,15 +1,15 @@
-/* Attention on tensor cores, forward. */
+/* Forward of attention on tensor cores. */
 #include "backend/cuda/attention/forward.cuh"
 
-/* Many small warps: while some compute the softmax others use the tensor
- * cores. */
+/* Many warps with few rows each: some use the tensor cores while others compute
+ * the softmax. */
 enum {
     FORWARD_WARPS = 8,
     FORWARD_THREADS = 32 * FORWARD_WARPS,
-    ROWS = 16 * FORWARD_WARPS, /* that a block owns */
+    ROWS = 16 * FORWARD_WARPS, /* rows that a block owns */
 };
 
-/* One tile of keys and values for the warp's queries, from q0 on. */
+/* Adds one tile of keys and values to the warp's queries, which begin at q0. */
 template <typename T, int D, bool DROPS>
 static __device__ void forward_tile(
     struct softmax &z, float (&acc)[1][D / 8][4],
@@ -20,7 +20,7 @@ static __device__ void forward_tile(
     float p[1][TILE / 8][4], fade[2];
     uint32_t kept[TILE / 32][4];
 
-    /* First, as the tensor cores leave time for it. */
+    /* Done first, to run beside the products on the tensor cores. */
 #pragma unroll
     for (int i = 0; i < TILE / 32 && DROPS; i++)
         roll_kept(kept[i], dice, q0, k0 + 32 * i);
@@ -52,7 +52,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, D <= 64 ? 2 : 1)
     int block_q = block_of(n_blocks, true) * ROWS;
     int q0 = block_q + (int)threadIdx.x / 32 * 16;
     int n_keys = x.causal ? min(block_q + ROWS, x.k_len) : x.k_len;
-    int warp_keys = x.causal ? q0 + 16 : n_keys; /* those it sees */
+    int warp_keys = x.causal ? q0 + 16 : n_keys; /* keys that this warp sees */
     vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, h);
     vp_rows<const T> values = vp_k_rows<const T>(x.v, x.ld_kv, x, h);
     struct dice dice = dice_of(x, h);

@@ -1,22 +1,23 @@
-/* Attention in float on any head size and length, for every type.
+/* Attention in float, for any head size, any length and every type.
  *
- * Everything is a product of two 64-row tiles. A block of 256 threads owns a
+ * All steps are products of two tiles of 64 rows. A block of 256 threads owns a
  * tile of queries (out, dq) or of keys (dk and dv) of one head, and 64 columns
- * of the result; it walks over the tiles of the other side in order. So every
- * element is written by one thread, and its sum has one order. Heads of more
- * than 64 columns take several blocks, each of which computes the scores. */
+ * of the result; it loops over the tiles of the other side in order. Every
+ * element is therefore written by one thread, and its sum has one order. Heads
+ * of more than 64 columns take several blocks, each of which computes the
+ * scores. */
 #include "backend/cuda/attention/attention.cuh"
 
 enum {
     TILE = 64,  /* queries, keys, and columns of a result */
-    DEPTH = 32, /* of a product, staged in shared memory at a time */
+    DEPTH = 32, /* summed elements staged in shared memory at a time */
     OWN = 4,    /* a thread owns OWN x OWN elements of a tile */
     SIDE = TILE / OWN,
     THREADS = SIDE * SIDE,
     LD = TILE + 4, /* spreads columns over banks, keeps 16-byte alignment */
 };
 
-/* Factors of a product are kept with the summed index first. */
+/* Operands of products in shared memory, with the summed index first. */
 struct stage {
     float a[DEPTH][LD], b[DEPTH][LD];
     float tile[TILE][LD];     /* [column][row] of a tile of scores */
@@ -62,7 +63,8 @@ static __device__ void stage_rows(float (*dst)[LD], const vp_rows<const T> &m,
         dst[i / TILE][i % TILE] = element(m, row + i / TILE, col + i % TILE);
 }
 
-/* acc[r][c] += sum over d of a[d][r] * b[d][c] */
+/* acc[r][c] += sum over d of a[d][r] * b[d][c], for the elements that the
+ * thread owns */
 static __device__ void multiply(float (&acc)[OWN][OWN], const float (*a)[LD],
                                 const float (*b)[LD])
 {
@@ -81,8 +83,9 @@ static __device__ void multiply(float (&acc)[OWN][OWN], const float (*a)[LD],
     }
 }
 
-/* acc = rows [a_row, + TILE) of a times rows [b_row, + TILE) of b, transposed.
- * What threads wrote to shared memory before the call can be read after it. */
+/* acc = rows [a_row, + TILE) of a times the transpose of rows [b_row, + TILE)
+ * of b. Contains barriers: earlier writes to shared memory are visible after
+ * it. */
 template <typename T>
 static __device__ void dot_rows(float (&acc)[OWN][OWN], struct stage &s,
                                 const vp_rows<const T> &a, int a_row,
@@ -103,7 +106,8 @@ static __device__ void dot_rows(float (&acc)[OWN][OWN], struct stage &s,
 }
 
 /* acc += w * rows [row, + TILE) of m, in columns [col, + TILE). `w` is a tile
- * whose columns are these rows; each thread gives the elements it owns. */
+ * with one column for each of these rows; each thread passes the elements it
+ * owns. */
 template <typename T>
 static __device__ void add_rows(float (&acc)[OWN][OWN], struct stage &s,
                                 const float (&w)[OWN][OWN],
@@ -141,8 +145,8 @@ static __device__ void store_rows(const vp_rows<T> &dst, int row, int col,
 
 /* ---- Probabilities ------------------------------------------------------ */
 
-/* s.keep of queries [q0, + TILE) and keys [k0, + TILE): note [dropout] in
- * base/rng.h. A tile has as many groups of 16 as the block has threads. */
+/* Sets s.keep for queries [q0, + TILE) and keys [k0, + TILE): note [dropout] in
+ * base/rng.h. Each thread generates one of the tile's 256 groups of 16. */
 static __device__ void roll(struct stage &s, const struct vp_attention_call &x,
                             const struct vp_attention_head &h, int q0, int k0)
 {
@@ -185,7 +189,7 @@ static __device__ bool may_attend(const struct vp_attention_call &x,
     return !x.causal || k <= q;
 }
 
-/* Of the 16 threads that own the same rows. */
+/* Maximum, and sum, over the 16 threads that own the same rows. */
 static __device__ float row_max(float most)
 {
     for (int lane = SIDE / 2; lane > 0; lane /= 2)
@@ -200,7 +204,7 @@ static __device__ float row_sum(float sum)
     return sum;
 }
 
-/* Keys [0, n) can be seen from queries [q0, q0 + TILE). */
+/* Returns n, if queries [q0, q0 + TILE) may see keys [0, n). */
 static __device__ int n_keys_seen(const struct vp_attention_call &x, int q0)
 {
     return x.causal ? min(q0 + TILE, x.k_len) : x.k_len;
@@ -208,13 +212,14 @@ static __device__ int n_keys_seen(const struct vp_attention_call &x, int q0)
 
 /* ---- F ------------------------------------------------------------------ */
 
-/* What has been seen of a thread's rows: the sum is that of exp(score - most),
- * and acc has the same factor. */
+/* State of the softmax of a thread's rows, over the keys so far: `sum` is the
+ * sum of exp(score - most), and acc has the same factor. */
 struct running {
     float most[OWN], sum[OWN], acc[OWN][OWN];
 };
 
-/* One more tile of keys: w goes from products q . k to exp(score - most). */
+/* Adds one tile of keys to the softmax, and turns w from products q . k into
+ * exp(score - most). */
 static __device__ void softmax_tile(struct running &z, float (&w)[OWN][OWN],
                                     const struct vp_attention_call &x,
                                     const struct vp_attention_head &h, int q,
@@ -290,7 +295,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
 
 /* ---- B ------------------------------------------------------------------ */
 
-/* delta = dout . out; a warp per query and head */
+/* delta = dout . out; one warp per query and head. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     set_delta(const struct vp_attention_call x)
@@ -309,8 +314,8 @@ static __global__ void __launch_bounds__(THREADS)
         x.delta[i] = sum;
 }
 
-/* `per_query` is lse or delta; queries beyond the last read as 0, as do their
- * rows of q and dout, so that they add nothing to any gradient. */
+/* lse or delta of a query; 0 beyond the last query, as are q and dout, so that
+ * these rows add nothing to any gradient. */
 static __device__ float of_query(const float *per_query,
                                  const struct vp_attention_call &x,
                                  const struct vp_attention_head &h, int q)
@@ -318,7 +323,8 @@ static __device__ float of_query(const float *per_query,
     return q < x.q_len ? per_query[(h.q_row + q) * x.heads + h.index] : 0.0f;
 }
 
-/* w goes from q . k to keep * p, dp from dout . v to the score's gradient. */
+/* Turns w from q . k into keep * p, and dp from dout . v into the gradient of
+ * the score. */
 static __device__ void gradient(float &w, float &dp, const struct stage &s,
                                 const struct vp_attention_call &x,
                                 const struct vp_attention_head &h, int q, int k,
@@ -331,7 +337,7 @@ static __device__ void gradient(float &w, float &dp, const struct stage &s,
     dp = x.scale * p * (keep * dp - delta);
 }
 
-/* Tiles are [query][key]. */
+/* dq. Tiles are [query][key]. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
     backward_q(const struct vp_attention_call x)
@@ -369,7 +375,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     store_rows(vp_q_rows<T>(x.dq, x.ld_q, x, h), q0, col, dq, x.add_q);
 }
 
-/* Tiles are [key][query]. */
+/* dk and dv. Tiles are [key][query]. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
     backward_kv(const struct vp_attention_call x)
@@ -409,7 +415,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
 
 /* ---- Launches ----------------------------------------------------------- */
 
-/* Blocks per head, tile of `len` rows, and tile of columns. */
+/* Number of blocks: heads, tiles of `len` rows, tiles of columns. */
 static dim3 grid_of(const struct vp_attention_call *x, int len)
 {
     return dim3((unsigned)(x->batch * x->heads),

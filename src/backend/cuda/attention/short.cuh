@@ -1,7 +1,7 @@
-/* What the kernels of attention for short heads share: up to 128 queries and
- * keys, two tiles of each. A block is two warpgroups and takes one head after
- * another; each group owns one of the tiles. The copy engine brings rows and
- * takes results away, which costs threads no time. */
+/* Shared by the attention kernels for short heads: up to 128 queries and keys,
+ * two tiles of each. A block is two warpgroups and processes one head after
+ * another; each group owns one of the tiles. The TMA (ptx/tma.cuh) copies
+ * inputs and results, which takes no time of the threads. */
 #ifndef VP_BACKEND_CUDA_ATTENTION_SHORT_CUH
 #define VP_BACKEND_CUDA_ATTENTION_SHORT_CUH
 
@@ -10,7 +10,7 @@
 #include "backend/cuda/ptx/tma_map.cuh"
 
 enum {
-    GROUPS = 2, /* of warps; and tiles of queries, and of keys */
+    GROUPS = 2, /* warpgroups; tiles of queries; tiles of keys */
     OWNERS = GROUPS * VP_WG_THREADS,
     MAX_LEN = GROUPS * 64,
 };
@@ -23,13 +23,13 @@ static __device__ inline int group_index(void)
     return (int)threadIdx.x / VP_WG_THREADS;
 }
 
-/* The warp's first key, or query. */
+/* The warp's first key or query. */
 static __device__ inline int first_row(void)
 {
     return (int)threadIdx.x / 32 * 16;
 }
 
-/* Tiles of 64 rows, one or two. */
+/* Number of tiles of 64 rows, one or two. */
 static __device__ inline int tiles_of(int len)
 {
     return len > 64 ? 2 : 1;
@@ -41,6 +41,7 @@ static __host__ __device__ inline unsigned heads_of(
     return (unsigned)(x.batch * x.heads);
 }
 
+/* Barrier of the threads of a warpgroup. */
 static __device__ inline void sync_group(void)
 {
     asm volatile("bar.sync %0, %1;"
@@ -49,8 +50,8 @@ static __device__ inline void sync_group(void)
                  : "memory");
 }
 
-/* One thread of the group: sends its 64 rows of a result to device memory. They
- * may be written again after vp_tma_wait_read(). */
+/* Starts to copy the group's 64 rows of a result to device memory, by one
+ * thread of the group. The tile may be overwritten after vp_tma_wait_read(). */
 template <typename T>
 static __device__ void send_tile(const CUtensorMap *map,
                                  const vp_wg_tile<T> &tile,
@@ -63,7 +64,8 @@ static __device__ void send_tile(const CUtensorMap *map,
 
 /* ---- For launches ------------------------------------------------------- */
 
-/* Of rows laid out as q or k are, `len` of each sample, which is a matrix. */
+/* Map of a tensor laid out like q or k, with `len` rows in each sample. A
+ * sample is one matrix of the map. */
 static inline CUtensorMap map_of(const struct vp_attention_call *x,
                                  const void *data, int len, int64_t ld,
                                  int box_rows)
@@ -76,14 +78,14 @@ static inline CUtensorMap map_of(const struct vp_attention_call *x,
     return vp_tma_map(&tensor);
 }
 
-/* Boxes of whole heads, to be read. */
+/* Map with boxes of whole heads, for loads. */
 static inline CUtensorMap heads_map(const struct vp_attention_call *x,
                                     const void *data, int len, int64_t ld)
 {
     return map_of(x, data, len, ld, len > 64 ? 128 : 64);
 }
 
-/* Boxes for send_tile(). */
+/* Map with boxes of one tile, for send_tile(). */
 static inline CUtensorMap tiles_map(const struct vp_attention_call *x,
                                     const void *data, int len, int64_t ld)
 {

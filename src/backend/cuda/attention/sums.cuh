@@ -1,7 +1,7 @@
-/* Sums over the rows of dq, dk and dv, for the bias of the linear before: in
- * parts of 64 rows, by the tensor cores. Backward has the rows in shared memory
- * on their way out; wgmma_sums.cu reads them, where they are
- * summed up later, and finds the same bits. */
+/* Sums over the rows of dq, dk and dv, for the bias gradient of the linear
+ * before attention: in parts of 64 rows, on the tensor cores. Backward computes
+ * them while the rows are in shared memory. Where they are computed later,
+ * wgmma_sums.cu reads the rows again and gets the same bits. */
 #ifndef VP_BACKEND_CUDA_ATTENTION_SUMS_CUH
 #define VP_BACKEND_CUDA_ATTENTION_SUMS_CUH
 
@@ -9,8 +9,9 @@
 
 enum grad { DQ, DK, DV, GRADS };
 
-/* dst[0 .. 63] = the sums of a tile's columns: each warp of a group has 16. Every
- * row of the product of ones and the tile is that sum. */
+/* dst[0 .. 63] = the sums of a tile's columns, of which each warp of a group
+ * computes 16. Every row of the product of a matrix of ones and the tile is
+ * that sum. */
 template <typename T>
 static __device__ inline void sum_tile(float *dst, vp_wg_tile<T> &tile)
 {
@@ -21,7 +22,7 @@ static __device__ inline void sum_tile(float *dst, vp_wg_tile<T> &tile)
 
 #pragma unroll
     for (int row = 0; row < 64; row += 16) {
-        uint32_t b[4]; /* two B, of eight columns each */
+        uint32_t b[4]; /* two B: eight columns each */
 
         vp_load_matrices_trans(
             b, vp_wg_at(tile, row + lane % 16, 2 * warp + lane / 16));

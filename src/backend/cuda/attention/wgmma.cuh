@@ -1,11 +1,12 @@
-/* What the kernels of attention for warpgroups share. */
+/* Shared by the attention kernels for warpgroups: copies of tiles, masks,
+ * stores of fragments, launches. */
 #ifndef VP_BACKEND_CUDA_ATTENTION_WGMMA_CUH
 #define VP_BACKEND_CUDA_ATTENTION_WGMMA_CUH
 
 #include "backend/cuda/attention/mma.cuh"
 #include "backend/cuda/ptx/wgmma.cuh"
 
-/* Starts to copy rows [row, row + 64); 0 beyond the last. */
+/* Starts to copy rows [row, row + 64) to a tile; 0 beyond the last row. */
 template <int N_THREADS, typename T>
 static __device__ inline void copy_tile(vp_wg_tile<T> &dst,
                                         const vp_rows<const T> &src, int row,
@@ -15,7 +16,7 @@ static __device__ inline void copy_tile(vp_wg_tile<T> &dst,
                                src.n - row, thread);
 }
 
-/* Scores of a tile: -infinity where a query may not see the key. */
+/* Sets the scores of a tile to -infinity where a query may not see the key. */
 static __device__ inline void hide_tile(float (&scores)[TILE / 8][4],
                                         const uint32_t *allowed, bool causal,
                                         int q0, int k0)
@@ -25,7 +26,8 @@ static __device__ inline void hide_tile(float (&scores)[TILE / 8][4],
         hide(scores + 4 * i, allowed[k0 / 32 + i], causal, q0, k0 + 32 * i);
 }
 
-/* Fragments of a warp's 16 rows, rounded: to rows [row, row + 16) of a tile. */
+/* Stores fragments of a warp's 16 rows, rounded, to rows [row, row + 16) of a
+ * tile. */
 template <typename T>
 static __device__ inline void put_rows(vp_wg_tile<T> &tile, int row,
                                        const uint32_t (&a)[4][4])
@@ -38,7 +40,7 @@ static __device__ inline void put_rows(vp_wg_tile<T> &tile, int row,
                           a[k]);
 }
 
-/* Rows g and g + 8 of c, times factor[0] and factor[1], rounded. */
+/* Sets a to rows g and g + 8 of c times factor[0] and factor[1], rounded. */
 template <typename T>
 static __device__ inline void round_scaled(uint32_t (&a)[4][4],
                                            const float (&c)[8][4],
@@ -66,7 +68,7 @@ static inline unsigned resident_blocks(unsigned n_heads, int per_processor)
     return n_heads < (unsigned)n ? n_heads : (unsigned)n;
 }
 
-/* f<T, dropout or not> */
+/* f<T, with dropout> */
 #define WG_LAUNCHES(f)                                       \
     {                                                        \
         { f<__nv_bfloat16, false>, f<__nv_bfloat16, true> }, \

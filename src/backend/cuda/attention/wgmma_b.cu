@@ -1,45 +1,47 @@
-/* Attention on the tensor cores of warpgroups, backward, for heads of 64
- * columns. A block takes a head's keys 128 at a time, a key tile, as two
- * warpgroups that own 64 each; dk and dv are in their registers while they walk
- * over the queries, 64 at a time.
+/* Backward of attention on the tensor cores of warpgroups, for heads of 64
+ * columns. A block processes a head's keys 128 at a time, which is a key tile,
+ * by two warpgroups ("owners") that own 64 keys each. dk and dv stay in their
+ * registers while they loop over the queries, 64 at a time.
  *
- * Rows of scores are keys here, so that p and ds leave the accumulators as the
- * first factors of dv = p^T dout and dk = ds^T q. A third warpgroup, the
- * helper, loads what they read, and multiplies the ds that they leave in shared
- * memory by the keys: dq, a sum over all keys, stays in shared memory until its
- * last addend. So every product is computed once, and every sum has one order.
- * With dropout a fourth warpgroup, the roller, generates the dropout mask.
+ * Rows of scores are keys here, so that the accumulators of p and ds already
+ * have the layout of the first factor of dv = p^T dout and dk = ds^T q. A third
+ * warpgroup, the helper, loads the tiles, and multiplies the ds that the owners
+ * store in shared memory by the keys: dq, a sum over all keys, stays in shared
+ * memory until it is complete. So every product is computed once, and every sum
+ * has one order. With dropout a fourth warpgroup, the roller, generates the
+ * dropout mask.
  *
  * Shared memory holds dq of 512 queries: longer heads are done in bands of 512,
- * and between bands dk and dv are kept in device memory. As many blocks as the
- * GPU has processors take one head after another: while the owners end one, the
- * helper loads the next. */
+ * and between bands dk and dv are stored in device memory. There is one block
+ * per processor of the GPU, which does one head after another: while the owners
+ * end a head, the helper loads the next. */
 #include "backend/cuda/attention/key_tiles_device.cuh"
 #include "backend/cuda/ptx/tma.cuh"
 
 enum { PART = VP_KEY_TILE_PART };
 
-/* What a thread does, by its warpgroup. */
+/* Role of a thread, by the number of its warpgroup. */
 enum role { OWNER, HELPER = GROUPS, ROLLER };
 
-/* Barriers, two of each kind: of even steps and of odd ones; see key_tiles.h.
- * The comments name what arrives at a barrier; what waits for it: */
+/* Barriers, two of each kind: for even and for odd steps (key_tiles.h).
+ * Comments name the threads that arrive; those that wait. */
 enum barrier {
-    LOADED,     /* helper; owners: a tile is there */
-    READ,       /* owners; helper: and can be overwritten */
+    LOADED,     /* helper; owners: the tile is loaded */
+    READ,       /* owners; helper: the tile may be overwritten */
     DS_WRITTEN, /* owners; helper */
     DS_READ,    /* helper; owners */
-    ROLLED,     /* roller; owners: a tile's dice are there */
+    ROLLED,     /* roller; owners: the tile's mask is generated */
     DICE_READ,  /* owners; roller */
-    ROOM_FREE,  /* helper; helper: see change_keys(); of key tiles, not steps */
-    KEYS_READ,  /* likewise */
+    ROOM_FREE,  /* helper; helper: see change_keys(); per key tile */
+    KEYS_READ,  /* the same */
     N_BARRIERS,
 };
 
 template <bool DROPS> struct block {
     enum {
         THREADS = OWNERS + (1 + DROPS) * VP_WG_THREADS,
-        /* One thread of each group has 512, or 504 of three. */
+        /* Registers per thread: together 512 for one thread of each of the four
+         * warpgroups, or 504 of three. */
         OWNER_REGISTERS = DROPS ? 184 : 192,
         HELPER_REGISTERS = DROPS ? 104 : 120,
         ROLLER_REGISTERS = 40,
@@ -68,22 +70,23 @@ static __device__ void make_barriers(shared_memory<T> &shared)
     }
 }
 
-/* Each thread for itself: one for all of its warp is no faster, and racecheck
- * would take what the others have done for a race. */
+/* Every thread arrives. One arrival per warp is no faster, and racecheck of
+ * compute-sanitizer would report races of the other threads. */
 template <enum barrier KIND, typename T>
 static __device__ inline void arrive_at(shared_memory<T> &shared, int step)
 {
     vp_barrier_arrive(&shared.barriers[KIND][step % STAGES]);
 }
 
-/* Until all have arrived for this step. */
+/* Waits until all have arrived for this step. */
 template <enum barrier KIND, typename T>
 static __device__ inline void wait_for(shared_memory<T> &shared, int step)
 {
     vp_barrier_wait(&shared.barriers[KIND][step % STAGES], step / STAGES % 2);
 }
 
-/* Until all have arrived for the step, if any, whose place this one takes. */
+/* Waits until all have arrived for the step that used this place before, if
+ * any. */
 template <enum barrier KIND, typename T>
 static __device__ inline void wait_for_last(shared_memory<T> &shared, int step)
 {
@@ -93,7 +96,7 @@ static __device__ inline void wait_for_last(shared_memory<T> &shared, int step)
 
 /* ---- Helper ------------------------------------------------------------- */
 
-/* Starts to load a tile. */
+/* Starts to load a tile of queries and its dout. */
 template <typename T>
 static __device__ void start_tile(shared_memory<T> &shared,
                                   const struct vp_attention_call &x,
@@ -108,7 +111,8 @@ static __device__ void start_tile(shared_memory<T> &shared,
     vp_copy_commit();
 }
 
-/* dq of a tile, from the keys of a key tile. */
+/* Adds the products with a key tile to dq of a tile of queries. Writes dq to
+ * device memory after the last key tile. */
 template <typename T>
 static __device__ void add_dq(shared_memory<T> &shared,
                               const struct vp_attention_call &x,
@@ -152,7 +156,8 @@ static __device__ void add_dq(shared_memory<T> &shared,
     }
 }
 
-/* dq of the tile that is `back` before the end of a key tile, in `step`. */
+/* add_dq() for the tile that is `back` tiles before the end of a key tile, and
+ * was computed in `step`; does nothing if there is no such tile. */
 template <typename T>
 static __device__ void end_dq(shared_memory<T> &shared,
                               const struct vp_attention_call &x,
@@ -165,8 +170,8 @@ static __device__ void end_dq(shared_memory<T> &shared,
         add_dq(shared, x, w, t, tile, step);
 }
 
-/* The products of all warps of the helper have ended, before one of them
- * overwrites what they have read. */
+/* Barrier of the helper's threads: the products of all its warps have ended
+ * before one of them overwrites their operands. */
 template <enum barrier KIND, typename T>
 static __device__ inline void meet_helpers(shared_memory<T> &shared,
                                            int n_key_tiles)
@@ -176,8 +181,9 @@ static __device__ inline void meet_helpers(shared_memory<T> &shared,
 }
 
 /* Replaces the keys of `last` by those of key tile t, which begins with `step`,
- * as soon as dq has the former. Until then the new keys lie where the ds of
- * that step will be. n_key_tiles: those that the block has taken so far. */
+ * as soon as dq of `last` is complete. Until then the new keys are in the
+ * memory of the ds of that step. n_key_tiles: number of key tiles that the
+ * block has finished. */
 template <typename T>
 static __device__ void change_keys(shared_memory<T> &shared,
                                    const struct vp_attention_call &x,
@@ -199,7 +205,7 @@ static __device__ void change_keys(shared_memory<T> &shared,
     end_dq(shared, x, w, last, 1, step - 1);
     vp_copy_wait<0>();
     meet_helpers<KEYS_READ>(shared, n_key_tiles);
-    /* A thread moves what it has copied. */
+    /* Each thread moves the chunks that it has copied itself. */
 #pragma unroll
     for (int i = 0; i < GROUPS; i++) {
 #pragma unroll
@@ -299,8 +305,8 @@ static __device__ void start_scores(float (&s)[8][4], float (&dp)[8][4],
     vp_wg_commit();
 }
 
-/* Adds a tile of queries, whose scores are there, to dk and dv, and leaves its
- * ds. k0 is the warp's first key. */
+/* Adds a tile of queries, whose scores have been computed, to dk and dv, and
+ * stores its ds. k0: the warp's first key. */
 template <typename T, bool DROPS>
 static __device__ void add_queries(shared_memory<T> &shared, float (&dk)[8][4],
                                    float (&dv)[8][4], float (&s)[8][4],
@@ -348,8 +354,8 @@ static __device__ void read_values(uint32_t (&values)[4][4],
                    first_key(t));
 }
 
-/* Walks over the queries, of which the first tile is there. Returns the step
- * after the last. */
+/* Loops over the queries of a key tile, whose first tile has been loaded.
+ * Returns the step after the last. */
 template <typename T, bool DROPS>
 static __device__ int own_key_tile(shared_memory<T> &shared, float (&dk)[8][4],
                                    float (&dv)[8][4],
@@ -377,7 +383,8 @@ static __device__ int own_key_tile(shared_memory<T> &shared, float (&dk)[8][4],
 
 /* ---- dk and dv ---------------------------------------------------------- */
 
-/* Between bands: quad i of this thread is at [i * OWNERS]. */
+/* Address of this thread's part of dk and dv, which is stored in device memory
+ * between bands. Quad i is at [i * OWNERS]. */
 static __device__ inline float4 *part_of(const struct vp_attention_call &x,
                                          const struct vp_key_tiles &w,
                                          const struct key_tile &t)
@@ -424,7 +431,8 @@ static __device__ void write_keys(const struct vp_attention_call &x,
                     v_factor, x.add_kv);
 }
 
-/* Of the key tiles from `t` on, whose keys no query sees. */
+/* Writes zeros to dk and dv of the key tiles from `t` on, whose keys no query
+ * sees. */
 template <typename T>
 static __device__ void write_unseen(const struct vp_attention_call &x,
                                     const struct vp_key_tiles &w,

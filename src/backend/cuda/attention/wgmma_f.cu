@@ -1,6 +1,6 @@
-/* Attention on the tensor cores of warpgroups, forward, for heads of 64
- * columns. A warpgroup owns 64 queries and walks over the keys; while its
- * products are under way it rolls the dice for dropout. */
+/* Forward of attention on the tensor cores of warpgroups, for heads of 64
+ * columns. A warpgroup owns 64 queries and loops over the keys. It generates
+ * the dropout mask while its products run. */
 #include "backend/cuda/attention/forward.cuh"
 #include "backend/cuda/attention/wgmma.cuh"
 
@@ -8,9 +8,9 @@ enum {
     GROUPS = 2, /* warpgroups of a block */
     GROUP_ROWS = 64,
     FORWARD_THREADS = GROUPS * VP_WG_THREADS,
-    ROWS = GROUPS * GROUP_ROWS, /* that a block owns */
-    /* Of keys and values: one is worked on, one is still read by products of
-     * the step before, two are loaded. */
+    ROWS = GROUPS * GROUP_ROWS, /* rows that a block owns */
+    /* Stages of keys and values: one is in use, one is still read by products
+     * of the step before, two are being loaded. */
     FORWARD_STAGES = 4,
 };
 
@@ -36,9 +36,9 @@ static __device__ void load_keys(shared_memory<T> &shared,
     vp_copy_commit();
 }
 
-/* Scores of a tile become probabilities, before normalisation; rounded, and 0
- * where dropped. The values of the tile before, whose products are under way,
- * fade. */
+/* Turns the scores of a tile into probabilities before normalisation; rounded,
+ * and 0 where dropped. Waits for the products with the values of the tile
+ * before, and rescales their sum. */
 template <typename T, bool DROPS>
 static __device__ void weigh(struct softmax &z, float (&acc)[8][4],
                              float (&p)[8][4], uint32_t (&p16)[4][4],
@@ -64,7 +64,7 @@ static __device__ void roll_tile(uint32_t (&kept)[TILE / 32][4],
         roll_kept(kept[i], dice, q0, k0 + 32 * i);
 }
 
-/* Waits for a tile, and starts to load that after the next. */
+/* Waits for the tile at k0, and starts to load the second tile after it. */
 template <typename T>
 static __device__ void next_tile(shared_memory<T> &shared,
                                  const vp_rows<const T> &keys,
@@ -77,7 +77,8 @@ static __device__ void next_tile(shared_memory<T> &shared,
     load_keys(shared, keys, values, k0 + 2 * TILE, n_keys);
 }
 
-/* The end of the last tile with a key to be seen, or of the first. */
+/* Returns the end of the last tile with a key that may be seen; at least the
+ * end of the first tile. */
 static __device__ int seen_end(const uint32_t *allowed, int n_keys)
 {
     int k0 = (n_keys - 1) / TILE * TILE;
@@ -139,7 +140,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         acc, p16,
         vp_wg_tile_of(shared.values[(n_keys - 1) / TILE % FORWARD_STAGES]));
     vp_wg_commit();
-    vp_copy_wait<0>(); /* for keys that nobody sees */
+    vp_copy_wait<0>(); /* copies of keys that no query sees */
     vp_wg_wait<0>(acc);
     forward_end<T>(x, h, q0, z, acc);
 }

@@ -1,16 +1,16 @@
-/* Attention on the tensor cores of warpgroups, backward, for heads of 64 columns
- * and up to 128 queries and keys. Such heads are bound by memory, so one is on
- * its way to shared memory while another is worked on: as many blocks as the GPU
- * has processors take one head after another.
+/* Backward of attention on the tensor cores of warpgroups, for heads of 64
+ * columns and up to 128 queries and keys. Such heads are limited by memory
+ * bandwidth, so the next one is loaded while one is computed: there is one
+ * block per processor of the GPU, which does one head after another.
  *
  * A block is two warpgroups. Each owns 64 keys, whose dk and dv are in its
- * registers while it meets one tile of queries after the other; then, as all ds
- * are in shared memory, it multiplies dq of one tile out of them. */
+ * registers while it loops over the tiles of queries. When all ds are in shared
+ * memory, it computes dq of one tile of queries from them. */
 #include "backend/cuda/attention/backward.cuh"
 #include "backend/cuda/attention/short.cuh"
 #include "backend/cuda/attention/sums.cuh"
 
-/* What is read of a head. In the end dq takes the place of its queries. */
+/* Inputs of a head. At the end dq is stored in place of the queries. */
 template <typename T> struct head_rows {
     vp_wg_tile<T> queries[GROUPS], douts[GROUPS];
     vp_wg_tile<T> keys[GROUPS], values[GROUPS];
@@ -18,11 +18,12 @@ template <typename T> struct head_rows {
 
 template <typename T> struct shared_memory {
     head_rows<T> heads[STAGES];
-    vp_wg_tile<T> outs[GROUPS]; /* of the next head, once delta is known */
-    vp_wg_tile<T> ds[GROUPS][GROUPS]; /* of a tile; transposed: rows are keys */
-    vp_wg_tile<T> dk[GROUPS], dv[GROUPS]; /* wait for the copy engine */
+    vp_wg_tile<T> outs[GROUPS]; /* next head's, once delta is computed */
+    /* [tile][group]; transposed: rows are keys. */
+    vp_wg_tile<T> ds[GROUPS][GROUPS];
+    vp_wg_tile<T> dk[GROUPS], dv[GROUPS]; /* read by the TMA */
     float lse[GROUPS][QUERIES], delta[GROUPS][QUERIES];
-    kept_words kept[GROUPS]; /* of a tile */
+    kept_words kept[GROUPS]; /* dropout mask by tile of queries */
     vp_barrier arrived[STAGES];
 };
 
@@ -31,8 +32,9 @@ struct maps {
     CUtensorMap dq, dk, dv;
 };
 
-/* What comes to a thread's registers: lse of one query of the group's tile, and
- * whether key number `lane` of the 32 that the warp's are among may be seen. */
+/* Inputs of a head that go to a thread's registers: lse of one query of the
+ * group's tile, and whether key number `lane` of the 32 keys that include the
+ * warp's may be seen. */
 struct head_words {
     float lse;
     int32_t seen;
@@ -59,7 +61,7 @@ static __device__ void start_copies(shared_memory<T> &shared, int stage,
     vp_tma_copy_matrix(rows.values, &maps.v, col, 0, sample, arrived);
 }
 
-/* Starts to load head number `i`, unless there is none. */
+/* Starts to load head number `i`, if there is one. */
 template <typename T>
 static __device__ void start_head(shared_memory<T> &shared, int stage,
                                   struct head_words &words,
@@ -92,9 +94,10 @@ static __device__ struct outs outs_of(vp_wg_tile<T> &tile, float lse)
     return outs;
 }
 
-/* Waits for a head: its rows, lse, delta and dice are there for all, and the
- * gradients of the one before are no longer needed. Returns which keys may be
- * seen: bit 0 of key g of the warp, bit 8 of key g + 8. */
+/* Waits for a head: afterwards its rows, lse, delta and dropout mask are
+ * visible to all threads, and the TMA has read the gradients of the head
+ * before. Returns which keys may be seen: bit 0 for key g of the warp, bit 8
+ * for key g + 8. */
 template <typename T, bool DROPS>
 static __device__ uint32_t finish_head(shared_memory<T> &shared, int stage,
                                        int phase,
@@ -120,7 +123,7 @@ static __device__ uint32_t finish_head(shared_memory<T> &shared, int stage,
 
 /* ---- Stores ------------------------------------------------------------- */
 
-/* The group's 64 rows of a gradient. */
+/* Stores the group's 64 rows of a gradient in shared memory, rounded. */
 template <typename T>
 static __device__ void put_grad(vp_wg_tile<T> &tile, const float (&c)[8][4],
                                 float scale)
@@ -132,7 +135,7 @@ static __device__ void put_grad(vp_wg_tile<T> &tile, const float (&c)[8][4],
     put_rows(tile, 16 * group_warp(), a);
 }
 
-/* Its sums over these rows, after a barrier. */
+/* Writes the sums over these rows to device memory. Call it after a barrier. */
 template <typename T>
 static __device__ void store_sums(const struct vp_attention_call &x,
                                   const struct vp_attention_head &h,
@@ -146,7 +149,7 @@ static __device__ void store_sums(const struct vp_attention_call &x,
 
 /* ---- dk and dv ---------------------------------------------------------- */
 
-/* Adds a tile of queries to dk and dv, and leaves its ds. */
+/* Adds a tile of queries to dk and dv, and stores its ds. */
 template <typename T, bool DROPS>
 static __device__ void add_queries(shared_memory<T> &shared,
                                    const head_rows<T> &rows, float (&dk)[8][4],
@@ -227,7 +230,8 @@ static __device__ void start_dq(float (&dq)[8][4],
     }
 }
 
-/* And all sums: where they are wanted, there are as many keys as queries. */
+/* Computes dq, and all sums. With sums, the numbers of keys and queries are
+ * equal. */
 template <typename T>
 static __device__ void do_queries(shared_memory<T> &shared, head_rows<T> &rows,
                                   const struct vp_attention_call &x,
@@ -297,7 +301,8 @@ static __global__ void __launch_bounds__(OWNERS, 1)
 
 static struct maps maps_of(const struct vp_attention_call *x)
 {
-    /* Of what is not wanted nothing is sent. */
+    /* Maps must be valid even for gradients that are not wanted; nothing is
+     * written to these. */
     const void *dq = x->dq ? x->dq : x->q;
     const void *dk = x->dk ? x->dk : x->k, *dv = x->dv ? x->dv : x->v;
 

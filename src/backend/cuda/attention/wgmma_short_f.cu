@@ -1,21 +1,21 @@
-/* Attention on the tensor cores of warpgroups, forward, for heads of 64 columns
- * and up to 128 queries and keys. Such heads are bound by memory, so one is on
- * its way to shared memory while another is worked on: two blocks to each
- * processor of the GPU take one head after another.
+/* Forward of attention on the tensor cores of warpgroups, for heads of 64
+ * columns and up to 128 queries and keys. Such heads are limited by memory
+ * bandwidth, so the next one is loaded while one is computed: there are two
+ * blocks per processor of the GPU, which do one head after another.
  *
- * A block is two warpgroups, each of which owns 64 queries. What it computes is
- * what wgmma_f.cu does, to the bit. */
+ * A block is two warpgroups, each of which owns 64 queries. The results have
+ * the bits of wgmma_f.cu. */
 #include "backend/cuda/attention/forward.cuh"
 #include "backend/cuda/attention/short.cuh"
 
-enum { BLOCKS = 2 }; /* on a processor */
+enum { BLOCKS = 2 }; /* blocks per processor */
 
-/* In the end `out` takes the place of the queries. */
+/* Inputs of a head. At the end `out` is stored in place of the queries. */
 template <typename T> struct head_rows {
     vp_wg_tile<T> queries[GROUPS], keys[GROUPS], values[GROUPS];
 };
 
-/* Of a head. */
+/* Barriers of the copies of a head. */
 struct arrivals {
     vp_barrier queries_and_keys, values;
 };
@@ -30,8 +30,8 @@ struct maps {
     CUtensorMap queries, keys, values, out;
 };
 
-/* Which probabilities of the warp's queries are kept, for 32 keys each: the
- * words of roll_kept(), number i moved down by i bits. */
+/* Dropout mask of the warp's queries, one word for 32 keys: the four words of
+ * roll_kept(), number i shifted right by i bits. */
 struct kept {
     uint32_t words[MAX_LEN / 32];
 };
@@ -47,7 +47,7 @@ static __device__ void make_barriers(struct arrivals *arrivals)
     vp_barrier_publish();
 }
 
-/* Values come last, as scores do not wait for them. */
+/* Values are copied last, as scores do not need them. */
 template <typename T>
 static __device__ void start_copies(head_rows<T> &rows,
                                     struct arrivals &arrivals,
@@ -70,7 +70,7 @@ static __device__ void start_copies(head_rows<T> &rows,
                        &arrivals.values);
 }
 
-/* Starts to load head number `i`, unless there is none. `seen`: whether key
+/* Starts to load head number `i`, if there is one. Sets `seen` to whether key
  * number threadIdx.x may be seen. */
 template <typename T>
 static __device__ void start_head(shared_memory<T> &shared, int stage,
@@ -112,7 +112,7 @@ static __device__ inline uint32_t roll_word(const struct dice &dice, int q0,
     return word;
 }
 
-/* Of both tiles of keys, as far as there are any. */
+/* Generates the mask of both tiles of keys, or of the only one. */
 static __device__ inline void roll_head(struct kept &kept,
                                         const struct dice &dice, int q0,
                                         int k_len)
@@ -125,7 +125,7 @@ static __device__ inline void roll_head(struct kept &kept,
     kept.words[3] = roll_word(dice, q0, 96);
 }
 
-/* Probabilities of a tile, rounded; 0 where dropped. */
+/* Rounds the probabilities of a tile; 0 where dropped. */
 template <typename T, bool DROPS>
 static __device__ void round_kept(uint32_t (&p16)[4][4], const float (&p)[8][4],
                                   const uint32_t *words)
@@ -161,7 +161,7 @@ static __device__ inline void start_values(float (&acc)[8][4],
     vp_wg_commit();
 }
 
-/* Scores of a tile become probabilities, before normalisation. */
+/* Turns the scores of a tile into probabilities before normalisation. */
 static __device__ inline void weigh(struct softmax &z, float (&p)[8][4],
                                     float (&fade)[2], const uint32_t *allowed,
                                     const struct vp_attention_call &x, int q0,
@@ -171,8 +171,9 @@ static __device__ inline void weigh(struct softmax &z, float (&p)[8][4],
     softmax_scores(z, p, fade, x.scale * LOG2E);
 }
 
-/* Sums of values and the softmax that they are to be divided by. Queries of a
- * group that has none are not copied: it works on what it finds, for nobody. */
+/* Computes the sums of values, and the softmax by which they are divided. If
+ * there are at most 64 queries, the second group computes with stale data of
+ * shared memory, and its results are not stored. */
 template <typename T, bool DROPS>
 static __device__ void do_head(const head_rows<T> &rows,
                                struct arrivals &arrivals, int phase,
@@ -207,7 +208,7 @@ static __device__ void do_head(const head_rows<T> &rows,
     vp_wg_wait<0>(acc);
 }
 
-/* After the group's products. */
+/* Writes lse and `out` of a head, when the group's products have ended. */
 template <typename T>
 static __device__ void end_head(head_rows<T> &rows,
                                 const struct vp_attention_call &x,
@@ -222,7 +223,7 @@ static __device__ void end_head(head_rows<T> &rows,
 
     end_softmax(factor, x, h, first_row(), z);
     round_scaled<T>(rounded, acc, factor);
-    sync_group(); /* all its products are done with the queries */
+    sync_group(); /* its products no longer read the queries */
     put_rows(out, first_row() % 64, rounded);
     vp_wg_publish();
     sync_group();
@@ -252,11 +253,11 @@ static __global__ void __launch_bounds__(OWNERS, BLOCKS)
         struct kept kept = {};
         int q0 = first_row();
 
-        if (DROPS) /* first, while the head is on its way */
+        if (DROPS) /* done first, while the head is loaded */
             roll_head(kept, dice_of(x, h), q0, x.k_len);
         set_seen(shared.allowed[stage], seen);
         vp_tma_wait_read();
-        __syncthreads(); /* all are done with the head before */
+        __syncthreads(); /* the head before is no longer used */
         start_head(shared, stage ^ 1, seen, x, maps, i + gridDim.x);
         do_head<T, DROPS>(shared.heads[stage], shared.arrivals[stage], phase,
                           shared.allowed[stage], kept, x, q0, z, acc);

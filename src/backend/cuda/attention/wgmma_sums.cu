@@ -1,9 +1,9 @@
-/* Sums for the bias of a linear whose output attention reads, where backward of
- * the attention did not make them on the way. */
+/* Bias gradient of a linear whose output is the input of attention, if backward
+ * of the attention has not computed it. */
 #include "backend/cuda/attention/sums.cuh"
 #include "backend/cuda/cuda.h"
 
-/* A block: 64 columns of a part. */
+/* One block for 64 columns of a part. */
 template <typename T>
 static __global__ void __launch_bounds__(VP_WG_THREADS)
     tile_sums(float *parts, const T *x, int64_t cols)

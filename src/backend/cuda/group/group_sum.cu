@@ -1,13 +1,13 @@
-/* group_sum and group_copy: out (+)= the parts of all members, added in member
- * order as floats, + bias, rounded once. */
+/* Kernels of group_sum and group_copy: out (+)= the sum of all members' parts,
+ * added in member order as floats, + bias, rounded once. */
 #include "backend/cuda/group/group_sum.h"
 
 #include "backend/cuda/rows/rows.cuh"
 
 enum { THREADS = 256 };
 
-/* The parts of a value [rows, cols]: this member's own where its program has it,
- * those of others as they were gathered, in member order. */
+/* Parts of a value [rows, cols]: this member's own part where its program has
+ * it, and the parts of the others as they were gathered, in member order. */
 struct group_parts {
     const void *own;
     const void *all; /* [n, rows, cols]; not read at `me` */
@@ -94,7 +94,7 @@ void vp_cuda_group_copy_end(const struct vp_cuda_call *call)
                     call->args.din_add[0]);
 }
 
-/* As that of a linear layer. */
+/* Gradient of the bias, as in a linear layer. */
 enum vp_status vp_cuda_group_sum_w(const struct vp_cuda_call *call)
 {
     const struct vp_value *out = vp_call_value(call, call->args.op->out);

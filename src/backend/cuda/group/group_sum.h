@@ -1,4 +1,5 @@
-/* Kernels of group_sum and group_copy: what comes after the meeting, and W. */
+/* Kernels of group_sum and group_copy that run after the meeting, and W of
+ * group_sum. */
 #ifndef VP_BACKEND_CUDA_GROUP_GROUP_SUM_H
 #define VP_BACKEND_CUDA_GROUP_GROUP_SUM_H
 

@@ -1,3 +1,5 @@
+/* Runs calls with meetings: the kernels of their steps, and the exchange
+ * between the members, through the devices or through host memory. */
 #include "backend/cuda/group/meeting.h"
 
 #include "backend/cuda/device.h"
@@ -12,7 +14,7 @@ enum { DEFAULT_MS = 60 * 1000 };
 
 typedef void (*step_fn)(const struct vp_cuda_call *call);
 
-/* NULL: nothing is done in that step. */
+/* Kernels by operator and step; NULL: the step has none. */
 static const struct {
     step_fn step[VP_CUDA_MAX_MEETINGS + 1];
 } steps[VP_OP_KIND_COUNT] = {
@@ -22,12 +24,13 @@ static const struct {
                                 vp_cuda_loss_end } },
 };
 
-/* What a member gives, and where it gets what all members gave. */
+/* Data of one meeting: `n_bytes` that this member gives, and device memory for
+ * those of all members, in member order. */
 struct meeting {
     const void *mine;
     void *all;
     size_t n_bytes;
-    bool wants_own; /* `all` must have the own bytes, too */
+    bool wants_own; /* `all` must include this member's bytes */
 };
 
 static struct meeting meeting_of(const struct vp_cuda_call *call, int number)
@@ -99,14 +102,15 @@ enum vp_status vp_cuda_run_step(const struct vp_cuda_call *call, int step)
 
 /* ---- Through memory of the host ----------------------------------------- */
 
-/* Pieces follow each other through two halves of the staging: while members
- * exchange one, the device brings the next. A half is used again when the device has
- * done what came before in the stream, the copies out of it included. */
+/* An exchange through staging memory of the host, which is pinned. Data is cut
+ * into pieces, which use the two halves of the staging in turn: while the
+ * members exchange one piece, the device copies the next. In stream order, a
+ * half is written again only after the copies out of it. */
 struct passage {
     const struct vp_cuda_call *call;
     struct meeting meeting;
-    size_t piece;  /* bytes, the most */
-    size_t stride; /* of the areas of staging */
+    size_t piece;  /* largest size in bytes */
+    size_t stride; /* bytes between areas of the staging */
 };
 
 static char *mine_at(const struct passage *p, size_t piece)
@@ -123,8 +127,8 @@ static size_t length_of(const struct passage *p, size_t piece)
     return left < p->piece ? left : p->piece;
 }
 
-/* Both ends may be memory of the host, in tests: CUDA copies those at once, whatever
- * the stream still has to do. */
+/* In tests both ends may be host memory. cudaMemcpyAsync() then copies at once,
+ * without waiting for earlier work of the stream. */
 static bool is_on_host(const void *data)
 {
     struct cudaPointerAttributes at;
@@ -136,7 +140,7 @@ static bool is_on_host(const void *data)
 static enum vp_status copy(const struct vp_cuda_call *call, void *dst,
                            const void *src, size_t n_bytes)
 {
-    enum { SMALL = 1 << 19 }; /* bytes that a kernel carries faster */
+    enum { SMALL = 1 << 19 }; /* bytes; up to here a kernel is faster */
 
     if (n_bytes <= SMALL || (is_on_host(dst) && is_on_host(src))) {
         vp_cuda_carry(dst, src, n_bytes, call->stream);
@@ -148,6 +152,7 @@ static enum vp_status copy(const struct vp_cuda_call *call, void *dst,
         "copying");
 }
 
+/* Starts to copy a piece of this member's data to the staging. */
 static enum vp_status fetch(const struct passage *p, size_t piece)
 {
     const struct vp_cuda_call *call = p->call;
@@ -161,6 +166,7 @@ static enum vp_status fetch(const struct passage *p, size_t piece)
         "recording an event");
 }
 
+/* Waits until fetch() of a piece has ended. */
 static enum vp_status wait_for(const struct passage *p, size_t piece)
 {
     const struct vp_cuda_call *call = p->call;
@@ -173,14 +179,14 @@ static enum vp_status wait_for(const struct passage *p, size_t piece)
     st = vp_cuda_wait(call->cuda, call->cuda->fetched[piece % 2], timeout_ms);
     if (st == VP_OK || st == VP_ERR_ABORTED)
         return st;
-    return vp_err_set(&call->cuda->err, st, "GPU %d: %s before %s of block %d",
-                      call->cuda->device,
-                      st == VP_ERR_TIMEOUT ? "the device is not done"
-                                           : "the device failed",
-                      vp_op_defs[op->kind].name, op->block);
+    return vp_err_set(&call->cuda->err, st,
+                      "GPU %d: the work before %s of block %d %s",
+                      call->cuda->device, vp_op_defs[op->kind].name, op->block,
+                      st == VP_ERR_TIMEOUT ? "did not end in time" : "failed");
 }
 
-/* Brings the bytes of the members to where the device reads them. */
+/* Starts to copy a piece of all members' data from the staging to the
+ * device. */
 static enum vp_status deliver(const struct passage *p, size_t piece,
                               const char *all)
 {

@@ -1,3 +1,5 @@
+/* Launches updates of the optimizer beside a backward list, as early_update.h
+ * describes. */
 #include "backend/cuda/optim/early_update.h"
 
 #include "backend/cuda/profile/profile.h"
@@ -5,8 +7,9 @@
 
 #include <stdlib.h>
 
-/* Elements worth a launch beside the list: enough to use most of the bandwidth
- * of the memory, few enough that W calls seldom wait for an update. */
+/* Minimum number of elements for an update beside the list: enough to use most
+ * of the memory bandwidth, few enough that W calls seldom wait for an
+ * update. */
 enum { WORTH = 4 << 20 };
 
 struct span {
@@ -18,7 +21,8 @@ static bool meet(struct span a, struct span b)
     return a.begin < b.end && b.begin < a.end;
 }
 
-/* A parameter of a call; empty where it is absent. */
+/* Elements of parameter `i` of a call; empty if the call does not have it.
+ * `unit`: bytes per element of the space that `refs` point into. */
 static struct span span_of(const struct vp_graph *graph,
                            const struct vp_call *call, int i,
                            const struct vp_ref *refs, int64_t unit)
@@ -33,6 +37,7 @@ static struct span span_of(const struct vp_graph *graph,
     return span;
 }
 
+/* True if the call writes to elements that overlap `grad`. */
 static bool writes_grad(const struct vp_program *program,
                         const struct vp_call *call, struct span grad)
 {
@@ -43,6 +48,7 @@ static bool writes_grad(const struct vp_program *program,
     return false;
 }
 
+/* True if a parameter of the call overlaps `weights`. */
 static bool names_weights(const struct vp_program *program,
                           const struct vp_call *call, struct span weights)
 {
@@ -58,7 +64,9 @@ static struct span grad_of(const struct vp_optim_tensor *tensor)
     return (struct span){ tensor->grad, tensor->grad + tensor->n };
 }
 
-/* A call that writes a gradient names the weights, too. */
+/* Number of calls at the start of the list after which the gradient of `tensor`
+ * is final and its weights are no longer read. A call that writes a gradient
+ * also names the weights, so looking for the weights finds both. */
 static int calls_until(const struct vp_program *program, enum vp_list list,
                        const struct vp_optim_tensor *tensor)
 {
@@ -71,8 +79,9 @@ static int calls_until(const struct vp_program *program, enum vp_list list,
     return n;
 }
 
-/* Of those final together the last come first, as most of the time backward
- * goes backward: then neighbours follow each other. */
+/* Tensors that become final after the same call are sorted by falling number:
+ * backward usually visits them in this order, so that neighbours follow each
+ * other and form one range. */
 static int sooner_first(const void *a, const void *b)
 {
     const struct vp_cuda_final_tensor *x = a, *y = b;
@@ -110,7 +119,7 @@ enum vp_status vp_cuda_early_update_begin(
     return VP_OK;
 }
 
-/* Those that are final after `n_calls` of the list. */
+/* Number of tensors of `order` that are final after `n_calls` of the list. */
 static int count_final(const struct vp_cuda_early_update *early, int n_calls)
 {
     int n = early->n_final;
@@ -128,7 +137,7 @@ void vp_cuda_early_update_skip(struct vp_cuda_early_update *early, int n_calls)
 
 /* ---- Updates ------------------------------------------------------------ */
 
-/* Makes `stream` wait for what `other` has launched so far. */
+/* Makes `stream` wait for everything that was launched on `other` so far. */
 static enum vp_status follow(struct vp_cuda_early_update *early,
                              cudaStream_t stream, cudaStream_t other,
                              cudaEvent_t event)
@@ -142,6 +151,7 @@ static enum vp_status follow(struct vp_cuda_early_update *early,
                          "updating");
 }
 
+/* Bytes that the update of these tensors reads and writes. */
 static double traffic_of(const struct vp_cuda_early_update *early,
                          const struct vp_cuda_ranges *which)
 {
@@ -156,7 +166,7 @@ static double traffic_of(const struct vp_cuda_early_update *early,
     return n_bytes;
 }
 
-/* One launch, of as many tensors as fit in it. */
+/* One launch, for the final tensors that fit in one vp_cuda_ranges. */
 static void launch_update(struct vp_cuda_early_update *early)
 {
     struct vp_cuda_profile *profile = early->stream->backend->cuda.profile;
@@ -173,6 +183,7 @@ static void launch_update(struct vp_cuda_early_update *early)
                               traffic_of(early, &which));
 }
 
+/* Records the event after the updates launched so far, for wait_for(). */
 static enum vp_status mark_end(struct vp_cuda_early_update *early)
 {
     unsigned i = early->n_updates++ % VP_CUDA_UPDATES;
@@ -184,7 +195,8 @@ static enum vp_status mark_end(struct vp_cuda_early_update *early)
         "updating");
 }
 
-/* Launches the updates of all tensors that are final. */
+/* Launches the updates of all tensors that are final, after the W calls that
+ * have been launched. */
 static enum vp_status launch_updates(struct vp_cuda_early_update *early)
 {
     struct vp_cuda_stream *stream = early->stream;
@@ -216,10 +228,10 @@ enum vp_status vp_cuda_early_update_advance(struct vp_cuda_early_update *early,
     return early->n_waiting < early->worth ? VP_OK : launch_updates(early);
 }
 
-/* ---- Places that are used again ----------------------------------------- */
+/* ---- Gradients that share memory ---------------------------------------- */
 
-/* A stream goes on when the first `n` of the order are done: after the first
- * update that has them, or the oldest that is still marked. */
+/* Makes `stream` wait until the first `n` tensors of `order` are updated. Of
+ * the events still in the ring, the earliest that covers them is used. */
 static enum vp_status wait_for(struct vp_cuda_early_update *early, int n,
                                cudaStream_t stream)
 {
@@ -258,7 +270,8 @@ enum vp_status vp_cuda_early_update_guard(struct vp_cuda_early_update *early,
     return VP_OK;
 }
 
-/* Waits for the updates even where they failed: a capture must be joined. */
+/* Waits for the updates even if a launch failed: a stream that was forked in a
+ * capture must be joined before the capture ends. */
 enum vp_status vp_cuda_early_update_end(struct vp_cuda_early_update *early,
                                         int n_calls)
 {

@@ -1,7 +1,8 @@
-/* The optimizer: all tensors of a stage in one launch, a block of threads per
- * chunk. Elements have the bits of the host's step; sums run over a thread's
- * elements, the threads of a chunk and the chunks of a tensor, always in the
- * same order. Everything here is bound by memory. */
+/* Optimizer kernels: norms, SGD, Adam and LAMB for all tensors of a stage in
+ * one launch, one block of threads per chunk of a tensor. Results have the same
+ * bits as those of the CPU backend. Sums are added in a fixed order: a thread's
+ * elements, then the threads of a chunk, then the chunks of a tensor. All
+ * kernels here are limited by memory bandwidth. */
 #include "backend/cuda/optim/quad.cuh"
 #include "base/halves.h"
 #include "optim/kernel.h"
@@ -14,14 +15,15 @@ enum {
     /* Four rounds of THREADS quads: enough to pay for a sum over the block,
      * small enough that the last blocks end close together. */
     CHUNK = 16 * THREADS,
-    /* On a processor: with more of them there are too few registers. */
+    /* Blocks per processor: with more of them, a thread has too few
+     * registers. */
     BLOCKS = 4,
-    /* Of loops over one long array: several blocks for each processor. */
+    /* Grid limit of loops over one long array: several blocks per processor. */
     MAX_BLOCKS = 2048,
 };
 
-/* Elements [begin, begin + n) of tensor `tensor`; of the gradients, those from
- * `grad` on. */
+/* Elements [begin, begin + n) of the weights, which belong to tensor number
+ * `tensor`. Their gradients start at element `grad`. */
 struct chunk {
     int64_t begin, grad;
     int n;
@@ -29,27 +31,29 @@ struct chunk {
     int decay;
 };
 
+/* Two sums over the elements of a chunk. */
 struct sums {
     double x[2];
 };
 
+/* Coefficients of the step for tensors with and without weight decay. */
 struct coefs {
     struct vp_optim_coef with_decay, without;
 };
 
-/* Device memory, one allocation that starts with the chunks. Calls for the
- * same tensors share it, and so must follow each other in one stream. */
+/* Device memory, one allocation that starts at `chunks`. Calls for the same
+ * tensors share it, so they must follow each other in one stream. */
 struct cut {
     struct chunk *chunks;
-    struct sums *sums;   /* what a pass found in each chunk */
-    struct coefs *coefs; /* of the step being made */
-    int *first;          /* chunk of each tensor; at n_tensors all chunks */
-    float *rates;        /* LAMB: lr times the trust ratio of each tensor */
+    struct sums *sums;   /* partial sums of each chunk */
+    struct coefs *coefs; /* coefficients of the current step */
+    int *first;   /* first chunk of each tensor; [n_tensors]: all chunks */
+    float *rates; /* LAMB: lr times the trust ratio of each tensor */
 };
 
 struct vp_cuda_tensors {
     int n_tensors;
-    int *first; /* as in `cut`, for the host */
+    int *first; /* host copy of cut.first */
     struct cut cut;
 };
 
@@ -115,7 +119,8 @@ static enum vp_status upload_cut(struct vp_cuda_tensors *t,
                    cudaMemcpyHostToDevice) != cudaSuccess ||
         cudaMemcpy(t->cut.first, t->first, first_bytes,
                    cudaMemcpyHostToDevice) != cudaSuccess ||
-        /* Copies may end later, and streams of stages do not wait for them. */
+        /* cudaMemcpy() may return before the copy has ended, and the streams of
+         * stages do not wait for the legacy stream. */
         cudaStreamSynchronize(cudaStreamLegacy) != cudaSuccess)
         st = VP_ERR_IO;
     free(chunks);
@@ -136,7 +141,7 @@ enum vp_status vp_cuda_tensors_create(const struct vp_optim_tensor *tensors,
     t->n_tensors = n_tensors;
     t->first = (int *)calloc((size_t)n_tensors + 1, sizeof(*t->first));
     for (int i = 0; i < n_tensors; i++) {
-        /* Quads are aligned. */
+        /* load_quad() and store_quad() need aligned addresses. */
         VP_BUG_ON(tensors[i].offset % 4 != 0 || tensors[i].grad % 4 != 0);
         n_chunks += (size_t)chunks_of(&tensors[i]);
     }
@@ -163,7 +168,8 @@ void vp_cuda_tensors_free(struct vp_cuda_tensors *t)
 
 /* ---- Sums --------------------------------------------------------------- */
 
-/* Of all THREADS threads; `shared` may be used again only after a barrier. */
+/* Sum of `x` over all THREADS threads. `shared` may be reused only after a
+ * barrier. */
 static __device__ double block_sum(double x, double shared[THREADS / 32])
 {
     double sum = 0.0;
@@ -187,7 +193,7 @@ static __device__ __forceinline__ double squares(const quad<float> &q)
     return sum;
 }
 
-/* One block per chunk. */
+/* Sum of squares of a chunk's gradients. One block per chunk. */
 static __global__ void __launch_bounds__(THREADS)
     chunk_squares(struct cut cut, const float *grad)
 {
@@ -206,7 +212,7 @@ static __global__ void __launch_bounds__(THREADS)
         cut.sums[blockIdx.x].x[0] = sum;
 }
 
-/* The sum of a tensor's chunks, by one block. */
+/* Sum `which` over the chunks of a tensor, by one block. */
 static __device__ double tensor_sum(const struct cut &cut, int tensor,
                                     int which, double shared[THREADS / 32])
 {
@@ -218,8 +224,8 @@ static __device__ double tensor_sum(const struct cut &cut, int tensor,
     return block_sum(sum, shared);
 }
 
-/* One block per tensor. The sums go straight to the host: a copy would take the
- * device longer than they do. */
+/* One block per tensor. `sums_out` is pinned memory of the host, written
+ * directly: a copy would take longer than the sums. */
 static __global__ void __launch_bounds__(THREADS)
     tensor_squares(struct cut cut, double *sums_out)
 {
@@ -250,6 +256,7 @@ void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *grad,
 
 /* ---- Steps -------------------------------------------------------------- */
 
+/* Addresses of a step; `m` and `v` are the moments. */
 struct arrays {
     const void *w_old;
     void *w_new, *master;
@@ -279,8 +286,9 @@ static struct coefs coefs_of(const struct vp_optim_step *step)
     return c;
 }
 
-/* Arguments of a kernel: what a captured graph has baked in changes with every
- * step, so its own kernels read them from memory. */
+/* The coefficients change with every step, but a captured graph keeps the
+ * arguments of its kernels. A launch outside of the graph therefore writes them
+ * to memory, where the kernels read them. */
 static __global__ void set_coefs(struct coefs *dst, struct coefs value)
 {
     *dst = value;
@@ -298,8 +306,10 @@ static __device__ __forceinline__ struct vp_optim_coef coef_of(
     return chunk.decay ? cut.coefs->with_decay : cut.coefs->without;
 }
 
-/* Weights of type T: where they lie is said in optim/optim.h. Those of 16 bits
- * are what the next forward reads; all else of them is used once per step. */
+/* Weights have type T; optim/optim.h describes where they are stored. The
+ * 16-bit weights are read again by the next forward. All other arrays are used
+ * once per step, so they are loaded and stored with load_once() and
+ * store_once(). */
 
 template <typename T> constexpr bool is_bf16 = std::is_same_v<T, __nv_bfloat16>;
 
@@ -377,6 +387,9 @@ static __device__ __forceinline__ void store_weights(const struct arrays &a,
         store_rounded<T>(a, at, w, left);
 }
 
+/* One step for up to four elements. Returns the sum of the squared gradients if
+ * EARLY, else 0. With EARLY, elements whose gradient is not finite do not
+ * change. */
 template <typename T, bool EARLY>
 static __device__ __forceinline__ double sgd_quad(const struct arrays &a,
                                                   int64_t at, const float *grad,
@@ -442,8 +455,8 @@ static __device__ __forceinline__ double step_quad(
                 : sgd_quad<T, EARLY>(a, at, grad, left, c);
 }
 
-/* Fewer than four, one by one: as a quad they would take so many registers that
- * BLOCKS do not fit. */
+/* One step for fewer than four elements, one by one: as a quad they would need
+ * too many registers to run BLOCKS blocks on a processor. */
 template <typename T, bool ADAM, bool EARLY>
 static __device__ __forceinline__ double step_rest(
     const struct arrays &a, int64_t at, const float *grad, int left,
@@ -457,8 +470,8 @@ static __device__ __forceinline__ double step_rest(
     return sum;
 }
 
-/* SGD or Adam, elements one by one. A block for each chunk of `which`; early
- * ones have the sums of chunk_squares(), too. */
+/* SGD or Adam, element by element, one block for each chunk of `which`. With
+ * EARLY, also stores the sums of chunk_squares(). */
 template <typename T, bool ADAM, bool EARLY>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     step_chunk(struct cut cut, struct vp_cuda_ranges which, struct arrays a)
@@ -485,7 +498,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
         cut.sums[index].x[0] = sum;
 }
 
-/* Moves the moments on; adds the squares of w and of the direction u. */
+/* LAMB, first pass: updates the moments, and adds the squares of w to `w2` and
+ * the squares of the update direction u to `u2`. */
 template <typename T>
 static __device__ __forceinline__ void measure_quad(
     const struct arrays &a, int64_t at, const float *grad, int left,
@@ -503,7 +517,7 @@ static __device__ __forceinline__ void measure_quad(
         v.x[j] = vp_optim_moment2(v.x[j], gj, &c);
         u = vp_optim_direction(m.x[j], v.x[j], &c) + c.decay * w.x[j];
         if (j >= left)
-            continue; /* 0 / 0, where eps is 0 */
+            continue; /* padding: u is 0 / 0 if eps is 0 */
         *w2 += (double)w.x[j] * (double)w.x[j];
         *u2 += (double)u * (double)u;
     }
@@ -537,7 +551,8 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Trust ratio |w| / |u| per tensor; 1 where either norm is 0. */
+/* LAMB, second pass: the learning rate of each tensor times its trust ratio |w|
+ * / |u|, which is 1 if either norm is 0. */
 static __global__ void __launch_bounds__(THREADS) lamb_rates(struct cut cut)
 {
     __shared__ double shared[2][THREADS / 32];
@@ -551,7 +566,8 @@ static __global__ void __launch_bounds__(THREADS) lamb_rates(struct cut cut)
     }
 }
 
-/* The same u from the new moments: w_new = w - rate * u. */
+/* LAMB, third pass: w_new = w - rate * u, with u computed again from the new
+ * moments. */
 template <typename T>
 static __device__ __forceinline__ void apply_quad(const struct arrays &a,
                                                   int64_t at, int left,
@@ -603,7 +619,7 @@ static void lamb(struct vp_cuda_tensors *tensors, const struct arrays &a,
     lamb_apply<T><<<n_chunks, THREADS, 0, stream>>>(cut, a);
 }
 
-/* The chunks of some tensors. */
+/* Ranges of chunks that belong to the tensors in `which`. */
 static struct vp_cuda_ranges chunks_at(const struct vp_cuda_tensors *tensors,
                                        const struct vp_cuda_ranges *which)
 {
@@ -616,7 +632,6 @@ static struct vp_cuda_ranges chunks_at(const struct vp_cuda_tensors *tensors,
     return chunks;
 }
 
-/* T: the type of the weights. */
 template <typename T, bool EARLY>
 static void step_chunks(struct vp_cuda_tensors *tensors,
                         const struct vp_cuda_ranges *which,
@@ -683,7 +698,7 @@ static bool is_aligned(const void *data)
     return (uintptr_t)data % 16 == 0;
 }
 
-/* The first 4 n_quads elements go by quads, the rest one by one. */
+/* The first 4 * n_quads elements are added by quads, the rest one by one. */
 static __global__ void __launch_bounds__(THREADS)
     add_floats(float *dst, const float *src, int64_t n, int64_t n_quads)
 {
@@ -721,7 +736,7 @@ static __global__ void __launch_bounds__(THREADS)
          i += step) {
         uint32_t bits = __float_as_uint(data[i]);
 
-        if ((bits & 0x7FFFFFFFu) > 0x7F800000u) /* NaN stays one */
+        if ((bits & 0x7FFFFFFFu) > 0x7F800000u) /* a NaN stays a NaN */
             bits |= 0x400000u;
         else
             bits += 0x7FFFu + (bits >> 16 & 1);
@@ -735,8 +750,9 @@ void vp_cuda_shorten_floats(float *data, int64_t n, cudaStream_t stream)
         shorten_floats<<<blocks_for(n), THREADS, 0, stream>>>(data, n);
 }
 
-/* The first vp_vec<T>::N * n_vecs elements go by vectors. Whoever finds one
- * writes the same number, so it does not matter who is last. */
+/* The first vp_vec<T>::N * n_vecs elements are read as vectors, the rest one by
+ * one. All threads that find a non-finite element write the same value, so
+ * their order does not matter. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     find_nonfinite(const T *data, int64_t n, int64_t n_vecs, int *flag_out)

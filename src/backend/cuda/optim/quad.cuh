@@ -1,8 +1,8 @@
-/* Four elements at a time.
+/* Loads and stores of four elements at a time.
  *
- * Of a quad only the first `left` elements may belong to the tensor. Callers
- * pass the constant 4 wherever they can: then all loads of a thread leave
- * together, with no branch between them. */
+ * Only the first `left` elements of a quad may belong to the tensor. Callers
+ * pass the constant 4 where they can: the compiler then issues all loads of a
+ * thread together, without a branch between them. */
 #ifndef VP_BACKEND_CUDA_OPTIM_QUAD_CUH
 #define VP_BACKEND_CUDA_OPTIM_QUAD_CUH
 
@@ -15,7 +15,7 @@ template <typename T> struct alignas(4 * sizeof(T)) quad {
     T x[4];
 };
 
-/* Elements behind the `left` first ones are 0. */
+/* Elements from number `left` on are 0. */
 template <typename T>
 static __device__ __forceinline__ quad<T> load_quad(const T *from, int left)
 {
@@ -41,8 +41,9 @@ static __device__ __forceinline__ void store_quad(T *to, const quad<T> &q,
             to[j] = q.x[j];
 }
 
-/* The same for what is used once per step: it leaves the cache before others,
- * as gradients that were just written and are not yet read. */
+/* Variants for data that is used once per step. They mark its cache lines as
+ * the first to be evicted, which keeps gradients in the cache that were just
+ * written and are not read yet. */
 
 template <typename T>
 using packet = std::conditional_t<sizeof(T) == 4, uint4, uint2>;

@@ -1,6 +1,6 @@
-/* A set of numbers: tensors that one launch updates, or their chunks. Those
- * that come one after the other share a range, and the ranges are few enough to
- * go to a kernel by value: a captured launch needs no memory of its own. */
+/* A set of numbers, of the tensors that one launch updates or of their chunks,
+ * stored as a few ranges. The struct is small enough to be passed to a kernel
+ * by value, so a captured launch needs no device memory for it. */
 #ifndef VP_BACKEND_CUDA_OPTIM_RANGES_H
 #define VP_BACKEND_CUDA_OPTIM_RANGES_H
 
@@ -23,7 +23,8 @@ struct vp_cuda_ranges {
     struct vp_cuda_range at[VP_CUDA_RANGES];
 };
 
-/* Appends; false: there is no room. */
+/* Adds `number`, to the last range if it is adjacent. Returns false if a new
+ * range is needed and all VP_CUDA_RANGES are in use. */
 VP_RANGES_INLINE bool vp_cuda_ranges_add(struct vp_cuda_ranges *ranges,
                                          int number)
 {
@@ -54,7 +55,8 @@ VP_RANGES_INLINE int vp_cuda_ranges_count(const struct vp_cuda_ranges *ranges)
     return count;
 }
 
-/* Number `index` of them, below their count. */
+/* Returns element number `index` of the set; `index` must be below
+ * vp_cuda_ranges_count(). */
 VP_RANGES_INLINE int vp_cuda_ranges_get(const struct vp_cuda_ranges *ranges,
                                         int index)
 {

@@ -1,4 +1,5 @@
-/* The activations of linear, and sums over columns. */
+/* Kernels of linear's activations, forward and backward, and sums over
+ * columns. */
 #include "backend/cuda/product/activation.cuh"
 #include "backend/cuda/product/gelu_grad.h"
 #include "backend/cuda/rows/rows.cuh"
@@ -18,9 +19,10 @@ static __device__ inline void act_pack(T *out, const vp_pack<T, N> &z)
     vp_store<N>(out, x);
 }
 
-/* A pack per thread; one thread does what is left of n. From the end on: what a
- * product wrote last is still in the cache, and so will be what the next one
- * reads first. */
+/* One pack per thread; the last thread does the remaining elements. Blocks
+ * begin at the end of the array: the elements that a product wrote last are
+ * still in the cache, and the elements written last here are those that the
+ * next product reads first. */
 template <typename T, int ACT>
 static __global__ void act_kernel(T *out, const T *z, int64_t n)
 {
@@ -79,12 +81,13 @@ struct pass {
     struct vp_cuda_cut cut;
 };
 
-/* The rows that a team works on at a time: a thread's pack of each. */
+/* The packs of the rows that a thread works on at a time. */
 template <typename T, int N, int N_ROWS> struct pass_rows {
     vp_pack<T, N> dout[N_ROWS], z[N_ROWS];
 };
 
-/* Of the team's rows from `row` on; those from `end` on are left alone. */
+/* Reads a pack of each of the team's rows from `row` on. Rows from `end` on are
+ * not read. */
 template <int ACT, typename T, int N, int N_ROWS>
 static __device__ inline void read_rows(pass_rows<T, N, N_ROWS> &rows,
                                         const struct pass &pass, int64_t row,
@@ -102,7 +105,7 @@ static __device__ inline void read_rows(pass_rows<T, N, N_ROWS> &rows,
     }
 }
 
-/* dz, and `recomputed` of one pack from element `at` on. */
+/* Writes dz, and `recomputed`, of one pack from element `at` on. */
 template <typename T, int N, int ACT>
 static __device__ inline void write_pack(float *dz, const struct pass &pass,
                                          const vp_pack<T, N> &dout,
@@ -122,7 +125,7 @@ static __device__ inline void write_pack(float *dz, const struct pass &pass,
         vp_store<N>((T *)pass.recomputed + at, recomputed);
 }
 
-/* Adds up the teams' sums of a part, from row `begin` on. */
+/* Adds the teams' sums of the part that begins at row `begin`. */
 template <int N>
 static __device__ inline void end_part(
     vp_team_sums<N, VP_TEAM, VP_TEAMS> *shared, float *sum,
@@ -136,8 +139,8 @@ static __device__ inline void end_part(
     vp_store<N>(pass.parts + begin / pass.cut.part * pass.cols + col, sum);
 }
 
-/* A block: some parts of the rows, VP_TEAM packs of columns. The next rows are
- * on their way while a team works on N_ROWS of its own. */
+/* A block works on some parts of the rows and VP_TEAM packs of columns. A team
+ * loads its next N_ROWS rows while it computes. */
 template <typename T, int N, int N_ROWS, int ACT>
 static __global__ void __launch_bounds__(VP_TEAM *VP_TEAMS)
     pass_kernel(struct pass pass)
@@ -276,11 +279,11 @@ void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
     vp_cuda_column_finish(dst, scratch, rows, cols, act, add, stream);
 }
 
-/* ---- Parts to the whole ------------------------------------------------- */
+/* ---- Sums of parts ------------------------------------------------------ */
 
 enum { SLICES = 16 };
 
-/* A warp adds a slice of the parts for 32 columns, the first warp the
+/* Each warp adds a slice of the parts for 32 columns; the first warp adds the
  * slices. */
 static __global__ void __launch_bounds__(32 * SLICES)
     add_parts_kernel(struct vp_part_sums sums)

@@ -1,4 +1,4 @@
-/* The activations of linear, and their slopes. */
+/* Values and slopes of linear's activations. */
 #ifndef VP_BACKEND_CUDA_PRODUCT_ACTIVATION_CUH
 #define VP_BACKEND_CUDA_PRODUCT_ACTIVATION_CUH
 
@@ -9,14 +9,15 @@
 #define VP_HALF_LOG2_E 0.72134752044448170368f  /* log2(e) / 2 */
 #define VP_GELU_CUBIC 0.044715f
 
-/* exp(-z^2 / 2), and the normal distribution beyond |z| over that. GELU and
- * both parts of its slope want the same exponential. */
+/* exp = exp(-z^2 / 2), and ratio = the normal distribution's tail beyond |z|
+ * divided by exp. GELU and both terms of its slope need the same
+ * exponential. */
 struct vp_tail {
     float exp, ratio;
 };
 
-/* Abramowitz and Stegun, 7.1.26; to 3e-7 with rounding: for types of
- * two bytes. */
+/* Abramowitz and Stegun, 7.1.26. The error with rounding is 3e-7, which is
+ * enough for types of two bytes. */
 static __device__ inline struct vp_tail vp_tail_of(float z)
 {
     struct vp_tail tail;
@@ -39,12 +40,12 @@ struct vp_act_point {
     float value, slope;
 };
 
-/* z times the cumulative normal distribution; that distribution + z * its
- * density. */
+/* value = z * P(z), slope = P(z) + z * p(z), with the cumulative normal
+ * distribution P and its density p. */
 template <typename T>
 static __device__ inline struct vp_act_point vp_gelu_erf(float z)
 {
-    const float peak = 0.5f * VP_SQRT_2_BY_PI; /* of the density */
+    const float peak = 0.5f * VP_SQRT_2_BY_PI; /* maximum of the density */
     struct vp_tail tail;
     struct vp_act_point p;
 
@@ -77,7 +78,7 @@ template <typename T, int ACT>
 static __device__ inline struct vp_act_point vp_act_at(float z)
 {
     if (ACT == VP_ACT_RELU)
-        return { z <= 0.0f ? 0.0f : z, /* NaN stays NaN */
+        return { z <= 0.0f ? 0.0f : z, /* a NaN stays a NaN */
                  z > 0.0f ? 1.0f : 0.0f };
     if (ACT == VP_ACT_GELU_ERF)
         return vp_gelu_erf<T>(z);

@@ -1,8 +1,9 @@
-/* A linear layer of few rows: out = act(x weight^T + bias). Its time is that of
- * reading the weights, once.
+/* A linear layer with few rows: out = act(x weight^T + bias). Its time is that
+ * of reading the weights once.
  *
- * A warp makes one column of all rows: lanes take packs of the sum in turn, then
- * add up in one tree. The bits of a row do not depend on the other rows. */
+ * A warp computes one column of all rows: the lanes take turns over packs of
+ * the summed index, then add up in one tree. The bits of a row do not depend on
+ * the other rows. */
 #include "backend/cuda/product/activation.cuh"
 #include "backend/cuda/product/few_rows.h"
 #include "backend/cuda/rows/rows.cuh"
@@ -24,7 +25,7 @@ static __device__ inline float act_of(enum vp_act act, float z)
     }
 }
 
-/* M: room for rows, at least layer.rows. */
+/* M: capacity for rows, at least layer.rows. */
 template <typename T, int N, int M>
 static __global__ void __launch_bounds__(THREADS)
     few_rows_kernel(struct vp_few_rows layer)

@@ -1,12 +1,15 @@
-/* The kernel makes tiles of 128 rows and 256 columns. A cluster of two blocks
- * has two of them, one below the other, and each block copies half of their part
- * of w to both. In a block, at the same time,
+/* The kernel of gelu_grad.h for compute capability 9.0.
+ *
+ * It computes tiles of 128 rows and 256 columns. A cluster of two blocks
+ * computes two tiles, one below the other; each block copies half of the w that
+ * both need to both. The threads of a block do at the same time:
  *   one thread       starts copies of x and w to a ring of stages;
- *   two warpgroups   multiply, half of the rows each: `makers`;
- *   one warpgroup    makes of the last tile, which they left rounded in shared
- *                    memory, what goes to device memory: `writers`.
- * So the tensor cores do not wait for GELU, nor for the memory. Blocks stay and
- * take one tile after the other. */
+ *   two warpgroups   ("makers") multiply, half of the rows each;
+ *   one warpgroup    ("writers") turns the last tile, which the makers stored
+ *                    rounded in shared memory, into dz and gelu(z), and writes
+ *                    these to device memory.
+ * So the tensor cores wait neither for GELU nor for memory. Blocks are
+ * persistent: they compute one tile after the other. */
 #include "backend/cuda/product/activation.cuh"
 #include "backend/cuda/product/gelu_grad.h"
 #include "backend/cuda/ptx/tma.cuh"
@@ -16,18 +19,19 @@
 enum {
     ROWS = VP_GELU_TILE_ROWS,
     COLS = 256,
-    DEPTH = VP_WG_DIM, /* of a stage */
+    DEPTH = VP_WG_DIM, /* summed elements per stage */
     STAGES = 3,
     CLUSTER = 2,
-    BLOCKS = 132, /* at most: as many as an H100 or H200 has room for */
-    BAND = 8,     /* tiles of clusters below each other that share columns */
-    N_MAKERS = 2, /* warpgroups */
+    BLOCKS = 132, /* at most: one for each processor of an H100 or H200 */
+    BAND = 8,     /* tile rows of clusters that are computed together */
+    N_MAKERS = 2, /* number of warpgroups */
     HALF = ROWS / N_MAKERS,
-    N_WRITERS = 4, /* warps */
+    N_WRITERS = 4, /* number of warps */
     THREADS = (1 + N_MAKERS + 1) * VP_WG_THREADS,
-    GROUP = 4, /* rows that a writer has at hand */
+    GROUP = 4, /* rows that a writer loads at a time */
     N_GROUPS = HALF / N_WRITERS / GROUP,
-    /* Of each thread; 512 for the four warpgroups. */
+    /* Registers per thread: 512 for one thread of each of the four
+     * warpgroups. */
     COPIER_REGISTERS = 40,
     MAKER_REGISTERS = 176,
     WRITER_REGISTERS = 120,
@@ -44,33 +48,35 @@ struct work {
     float *parts;
 };
 
-/* x: the rows of each maker. w: 64 columns of the result each. */
+/* One step of DEPTH along the summed index. x: the rows of each maker. w: 64
+ * columns of the result each. */
 template <typename T> struct stage {
     vp_wg_tile<T> x[N_MAKERS], w[COLS / 64];
 };
 
-/* 16 bytes number i of row r of `made` are at place i ^ (r % 8). The sums of
- * this tile may be read while the next ones are written. */
+/* The 16 bytes number i of row r of `made` are at place i ^ (r % 8). There are
+ * two sets of column sums: one may be read while the next is written. */
 template <typename T> struct shared_memory {
     struct stage<T> ring[STAGES];
     T made[N_MAKERS][HALF][COLS];
     float sums[2][N_WRITERS][COLS];
     vp_barrier filled[STAGES], emptied[STAGES];
-    vp_barrier ready[N_MAKERS], taken[N_MAKERS]; /* of `made` */
+    vp_barrier ready[N_MAKERS], taken[N_MAKERS]; /* for `made`, of each maker */
 };
 
-/* Which tiles are a block's. */
+/* The tiles that a block computes: first, first + step, ... below end. */
 struct share {
-    int rank; /* in the cluster */
+    int rank; /* number of the block in the cluster */
     int first, step, end;
 };
 
+/* First row and column of a tile. */
 struct place {
     int row, col;
 };
 
-/* The next stage of the ring, and the phase of its barriers: how often the ring
- * has wrapped around, modulo 2. */
+/* The next stage of the ring, and the phase of its barriers: the number of
+ * times the ring has wrapped around, modulo 2. */
 struct ring_state {
     int stage, phase;
 };
@@ -99,8 +105,8 @@ static __device__ inline struct share share_of(const struct work &work)
              (int)gridDim.x / CLUSTER, count_tiles(work.rows, work.cols) };
 }
 
-/* Column by column within a band of rows, so that the tiles under way at one
- * time have most of x and w in common. */
+/* Tiles are visited column by column within a band of rows, so that tiles
+ * computed at the same time share most of x and w. */
 static __device__ inline struct place place_of(const struct work &work,
                                                int tile, int rank)
 {
@@ -115,7 +121,7 @@ static __device__ inline struct place place_of(const struct work &work,
 
 /* ---- Copies ------------------------------------------------------------- */
 
-/* Stage number k of a tile. */
+/* Starts the copies of stage number k of a tile. */
 template <typename T>
 static __device__ inline void copy_stage(struct stage<T> &to,
                                          vp_barrier *filled,
@@ -157,7 +163,8 @@ static __device__ inline void copy_tiles(shared_memory<T> &shared,
 
 /* ---- Products ----------------------------------------------------------- */
 
-/* Columns [128 half, 128 half + 128) of the maker's rows (+)= a stage. */
+/* Columns [128 half, 128 half + 128) of the maker's rows (+)= the product of a
+ * stage. */
 template <typename T>
 static __device__ inline void multiply(float (&c)[16][4],
                                        const struct stage<T> &stage, int maker,
@@ -167,14 +174,14 @@ static __device__ inline void multiply(float (&c)[16][4],
                                 vp_wg_tiles_of(&stage.w[2 * half]), add);
 }
 
-/* The maker has no more use for a stage, in any block of the cluster. */
+/* Arrives in all blocks of the cluster: this maker no longer reads a stage. */
 static __device__ inline void release(vp_barrier *emptied)
 {
     if (threadIdx.x % VP_WG_THREADS < CLUSTER)
         vp_barrier_arrive_at(emptied, threadIdx.x % VP_WG_THREADS);
 }
 
-/* Leaves 128 columns, rounded, for the writers. */
+/* Stores 128 columns, rounded, in shared memory for the writers. */
 template <typename T>
 static __device__ inline void leave(T (&made)[HALF][COLS],
                                     const float (&c)[16][4], int half)
@@ -194,8 +201,8 @@ static __device__ inline void leave(T (&made)[HALF][COLS],
     }
 }
 
-/* Two accumulators, of the left and the right columns: while one is left for
- * the writers, the tensor cores work on the other one. */
+/* Two accumulators, for the left and the right columns: while one is stored for
+ * the writers, the tensor cores work on the other. */
 template <typename T>
 static __device__ inline void make_tiles(shared_memory<T> &shared,
                                          const struct work &work,
@@ -244,7 +251,7 @@ static __device__ inline void make_tiles(shared_memory<T> &shared,
     } while (tile < share.end);
 }
 
-/* ---- What goes to memory ------------------------------------------------ */
+/* ---- Results to memory -------------------------------------------------- */
 
 /* Eight elements. */
 union pack {
@@ -252,8 +259,8 @@ union pack {
     uint32_t two[4];
 };
 
-/* Where a thread's columns of a maker's rows are in a matrix: the first element
- * of its rows, and how far the last one is below that. */
+/* Position of a thread's columns within a maker's rows: `at` is the element in
+ * the thread's first row, `left` the number of rows from there to the end. */
 struct spot {
     int64_t at;
     int left;
@@ -276,7 +283,8 @@ static __device__ inline struct spot spot_below(const struct work &work,
              spot.left - GROUP * N_WRITERS };
 }
 
-/* GROUP rows; zeros where there are none. They are not read again soon. */
+/* Reads GROUP rows of z, zeros beyond the last. They are not needed again soon,
+ * so they need not stay in the cache. */
 template <typename T>
 static __device__ inline void read_z(union pack (&z)[GROUP],
                                      const struct work &work, struct spot spot)
@@ -303,7 +311,8 @@ static __device__ inline void read_made(union pack (&x)[GROUP],
         x[i].all = *(const uint4 *)&made[row][(lane ^ row % 8) * 8];
 }
 
-/* The rounded product becomes dz. Returns gelu(z). */
+/* Turns the rounded product in `dz` into dz, and adds it to `sum`. Returns
+ * gelu(z). */
 template <typename T>
 static __device__ inline union pack gelu_grad(union pack &dz, union pack z,
                                               float (&sum)[8])
@@ -345,7 +354,8 @@ static __device__ inline void write_rows(union pack (&x)[GROUP],
     }
 }
 
-/* Adds up what the warps have of the columns of a tile. */
+/* Adds the column sums of the warps of writers, and writes those of the
+ * tile. */
 static __device__ inline void write_sums(float (&shared)[N_WRITERS][COLS],
                                          const float (&sum)[8],
                                          const struct work &work,
@@ -368,7 +378,7 @@ static __device__ inline void write_sums(float (&shared)[N_WRITERS][COLS],
              .parts[(int64_t)(at.row / ROWS) * work.cols + at.col + col] = all;
 }
 
-/* The rows of z that come next are always on their way. */
+/* The next rows of z are always being loaded while a group is computed. */
 template <typename T>
 static __device__ inline void write_tiles(shared_memory<T> &shared,
                                           const struct work &work,
@@ -455,7 +465,8 @@ static __global__ void __cluster_dims__(CLUSTER, 1, 1)
         vp_wg_give_registers<WRITER_REGISTERS>();
         write_tiles<T>(shared, work, share);
     }
-    /* What a block copies goes to both, and so do its barriers. */
+    /* A block may not exit while the other one still writes to its shared
+     * memory. */
     vp_cluster_sync();
 }
 
@@ -472,7 +483,7 @@ static CUtensorMap map_of(enum vp_dtype dtype, const void *data, int64_t rows,
     return vp_tma_map(&tensor);
 }
 
-/* Rows of a multiple of 16 bytes for the copies. */
+/* The copies need rows of a multiple of 16 bytes. */
 bool vp_gelu_grad_takes(const struct vp_gelu_grad *p)
 {
     return p->dtype != VP_DTYPE_F32 && p->cols % 8 == 0 && p->depth % 8 == 0 &&

@@ -1,5 +1,6 @@
-/* Linear layers: products with what surrounds them. Matrices are row-major here
- * and column-major in a product, so it is asked for in transposed form. */
+/* Linear layers: products, bias, activation, and their gradients. Matrices are
+ * row-major here and column-major in struct vp_product, so products are stated
+ * in transposed form. */
 #include "backend/cuda/product/few_rows.h"
 #include "backend/cuda/product/product.h"
 #include "backend/cuda/profile/profile.h"
@@ -26,15 +27,16 @@ static enum vp_status multiply(const struct vp_cuda_call *call,
                             call->stream);
 }
 
-/* The tanh form of GELU comes with the product, of a z that is not rounded yet;
- * not in fp32, whose tanh is an approximation there. */
+/* The tanh form of GELU is computed by the product's epilogue, from a z that is
+ * not rounded. Not in fp32, because the epilogue's tanh is an approximation. */
 static bool comes_with_gelu(const struct vp_kargs *args, struct size size)
 {
     return args->op->attr.act == VP_ACT_GELU_TANH && args->par[1] &&
            size.dtype != VP_DTYPE_F32 && size.N % 8 == 0;
 }
 
-/* Graphs without a cache keep the bits of a product. */
+/* Only graphs with a key-value cache use the kernel for few rows: its bits
+ * differ from those of a product. */
 static bool has_few_rows(const struct vp_kargs *args, struct size size)
 {
     return size.rows <= VP_FEW_ROWS && args->graph->cache.n_lines > 0;
@@ -144,7 +146,7 @@ static void bias_grad(const struct vp_cuda_call *call, const void *dz)
                             args->mb->accumulate, args->scratch, call->stream);
 }
 
-/* dz = dout * act'(z), and its column sums in parts. */
+/* dz = dout * act'(z), and partial column sums of dz unless `parts` is NULL. */
 static void act_grad(const struct vp_cuda_call *call, void *parts)
 {
     const struct vp_kargs *args = &call->args;
@@ -174,7 +176,8 @@ enum vp_status vp_cuda_linear_w(const struct vp_cuda_call *call)
     return weight_grad(call, dz);
 }
 
-/* The W call of the layer that the first call is B of; NULL: not among them. */
+/* Returns the W call of the layer that the first call is B of, or NULL if it is
+ * not among the calls. */
 static struct vp_cuda_call *find_w(struct vp_cuda_call *calls, int n_calls)
 {
     for (int i = 1; i < n_calls; i++)
@@ -184,28 +187,30 @@ static struct vp_cuda_call *find_w(struct vp_cuda_call *calls, int n_calls)
     return NULL;
 }
 
-/* What remains of B when dz is there and the scratch has parts of the sums for
- * the bias, which W then need not make. */
+/* Completes B when dz has been written and the scratch holds partial sums for
+ * the bias gradient. W then does not compute the bias gradient again. */
 static enum vp_status end_b(struct vp_cuda_call *b, struct vp_cuda_call *w)
 {
     const struct vp_kargs *args = &b->args;
     struct size size = size_of(args->graph, args->op);
 
-    /* The scratch of W is not its own before W, but that of B is here. */
+    /* The partial sums are in the scratch of B, because the scratch of W may be
+     * in use by other calls until W runs. */
     vp_cuda_column_finish(w->args.dpar[1], args->scratch, size.rows, size.N,
                           args->op->attr.act, args->mb->accumulate, b->stream);
     w->args.dpar[1] = NULL;
     return input_grad(b, args->dz);
 }
 
-/* Bytes of a that are bytes of b. */
+/* True if the two ranges of bytes overlap. */
 static bool overlap(const void *a, int64_t n_a, const void *b, int64_t n_b)
 {
     return (const char *)a < (const char *)b + n_b &&
            (const char *)b < (const char *)a + n_a;
 }
 
-/* `after` reads while B of the layer before it writes. */
+/* True if the input of `after` does not overlap anything that B of the layer
+ * before it writes, so that one kernel can do both. */
 static bool may_run_together(const struct vp_kargs *after,
                              const struct vp_kargs *b)
 {
@@ -243,8 +248,9 @@ static struct vp_gelu_grad gelu_grad_of(const struct vp_kargs *after,
                                   .parts = b->scratch };
 }
 
-/* B of a layer, and of the one with GELU before it, whose dout is made nowhere
- * else and read by nobody else. */
+/* Runs B of a layer together with B of the layer before it, which has GELU. The
+ * gradient between them is not stored, so no other call may write or read
+ * it. */
 static int run_two(struct vp_cuda_call *calls, int n_calls,
                    enum vp_status *st_out)
 {

@@ -1,3 +1,4 @@
+/* Descriptions of products for cuBLASLt, and running them. */
 #include "backend/cuda/product/plan.h"
 
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static bool set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what,
            CUBLAS_STATUS_SUCCESS;
 }
 
-/* A matrix as it lies in memory: `rows` go along it. */
+/* Layout of a column-major matrix without padding between columns. */
 static bool make_layout(cublasLtMatrixLayout_t *out, cudaDataType_t type,
                         int64_t rows, int64_t cols)
 {

@@ -1,4 +1,4 @@
-/* Plans of products, made when a shape is first seen. */
+/* Matrix products: makes a plan when a product is first used, and runs it. */
 #include "backend/cuda/product/product.h"
 
 #include "backend/cuda/product/search.h"
@@ -21,7 +21,7 @@ void vp_cuda_plans_free(struct vp_cuda *cuda)
 static bool choose(struct vp_cuda *cuda, struct vp_cuda_plan *p)
 {
     cublasLtMatmulHeuristicResult_t suggested[VP_CUDA_SUGGESTIONS];
-    /* Parts are added up by a kernel of their own, in order. */
+    /* Partial sums are added by a separate kernel, in a fixed order. */
     int n = vp_cuda_suggest(cuda, p, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
                             VP_CUDA_SUGGESTIONS, suggested);
 

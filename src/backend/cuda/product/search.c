@@ -1,9 +1,11 @@
-/* Which algorithm for a product: cuBLASLt's first suggestion, unless another
- * one that gives the same bits is clearly faster. So what is found depends on
- * timing, but no result does: a search that ends otherwise, early or in another
- * process, changes nothing but the time. Found once per process and shape, for all
- * ranks, and kept for later processes: these see that the algorithm is still
- * suggested and still gives the same bits. */
+/* Chooses the algorithm of a product: cuBLASLt's first suggestion, unless
+ * another one that gives the same bits is clearly faster.
+ *
+ * The choice depends on timing, but no result does: a search that ends early,
+ * or with another choice in another process, changes only the speed. A choice
+ * is made once per process and shape, for all ranks, and stored in a file for
+ * later processes. These use it if the algorithm is still suggested and still
+ * gives the same bits. */
 #include "backend/cuda/product/search.h"
 
 #include "backend/cuda/product/gelu_grad.h"
@@ -19,21 +21,25 @@
 
 enum {
     ROUNDS = 3,
-    REPEATS = 4, /* of a product that takes little time */
+    REPEATS = 4, /* runs per timing of a short product */
     FINAL_ROUNDS = 16,
-    /* A search is over after that, with the best algorithm so far. */
+    /* Time limits of the two parts of a search, which then uses the best
+     * algorithm found so far. */
     FIRST_MS = 120,
     FINAL_MS = 100,
 };
-/* Milliseconds of one run, from which on it is not repeated. */
+/* Milliseconds of one run, above which it is timed singly. */
 static const float long_run = 0.5f;
-/* A product alone on a cool GPU says little about small differences: in a step
- * the GPU is at its power limit, and operands come from memory. */
+/* Factor by which another algorithm must be faster. Timing a product alone on a
+ * cool GPU is inexact: in a training step the GPU is at its power limit, and
+ * operands come from memory. */
 static const float clearly = 1.05f;
 static const float never = 1e30f; /* milliseconds */
-/* Below this, launching takes longer than what could be won. */
+/* For smaller products, a launch takes longer than the time that could be
+ * saved. */
 static const double worth_flops = 1e9;
 
+/* A choice made in this process. */
 struct found {
     struct found *next;
     struct vp_product product;
@@ -51,17 +57,19 @@ struct rig {
     const struct vp_cuda_plan *plan;
     void *a, *b, *first, *other, *z, *workspace;
     int *flag;
-    size_t n_bytes; /* of a result */
+    size_t n_bytes; /* size of a result */
     int repeats;
     cudaStream_t stream;
     cudaEvent_t begin, end;
 };
 
+/* Allocates device memory. Returns false if there is not enough, and clears the
+ * error: the search is skipped then. */
 static bool reserve(void **out, size_t n_bytes)
 {
     if (cudaMalloc(out, n_bytes) == cudaSuccess)
         return true;
-    cudaGetLastError(); /* forgives: there is no search then */
+    cudaGetLastError();
     *out = NULL;
     return false;
 }
@@ -115,14 +123,14 @@ static bool run(struct rig *rig, const cublasLtMatmulAlgo_t *algo, void *d)
                rig->workspace, rig->stream) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* The result on top of zeros. */
+/* Computes a result over zeros, for products that add to d. */
 static bool compute(struct rig *rig, const cublasLtMatmulAlgo_t *algo, void *d)
 {
     return cudaMemsetAsync(d, 0, rig->n_bytes, rig->stream) == cudaSuccess &&
            run(rig, algo, d);
 }
 
-/* What is in `other`. */
+/* True if `other` has the same bits as `first`. */
 static bool has_bits_of_first(struct rig *rig)
 {
     int flag = 1;
@@ -142,7 +150,7 @@ static bool same_bits(struct rig *rig, const cublasLtMatmulAlgo_t *algo)
     return compute(rig, algo, rig->other) && has_bits_of_first(rig);
 }
 
-/* Milliseconds of rig->repeats runs. */
+/* Milliseconds of rig->repeats runs; `never` if they fail. */
 static float time_runs(struct rig *rig, const cublasLtMatmulAlgo_t *algo)
 {
     float ms = never;
@@ -182,8 +190,8 @@ static bool is_over(int64_t begin_ns, int64_t ms)
     return vp_clock_ns() - begin_ns > ms * 1000000;
 }
 
-/* The first and all that were faster take turns: their clock is that of a GPU
- * at work. */
+/* The first suggestion and all that were faster take turns, so that all are
+ * timed at the clock rate of a busy GPU. Returns the index of the choice. */
 static int run_final(struct rig *rig,
                      const cublasLtMatmulHeuristicResult_t *suggested,
                      const float *ms, int n)
@@ -201,6 +209,8 @@ static int run_final(struct rig *rig,
     return clearly * sum[best] < sum[0] ? best : 0;
 }
 
+/* Returns the index of the chosen suggestion; 0 if there is no memory to
+ * search. */
 static int search(struct rig *rig,
                   const cublasLtMatmulHeuristicResult_t *suggested, int n)
 {
@@ -225,7 +235,8 @@ static int search(struct rig *rig,
 
 enum { KEY_BYTES = 320, VALUE_BYTES = 2 * sizeof(cublasLtMatmulAlgo_t) + 1 };
 
-/* All that the choice depends on. */
+/* Prints everything that the choice depends on. Returns false if it cannot be
+ * found out. */
 static bool print_key(const struct rig *rig, char key[KEY_BYTES])
 {
     const struct vp_product *p = &rig->plan->key;
@@ -255,7 +266,8 @@ static void print_value(const cublasLtMatmulAlgo_t *algo,
         snprintf(value + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* The suggestion that was found before, if it can be used; else -1. */
+/* Returns the index of the suggestion that an earlier process chose, or -1 if
+ * there is none that can still be used. */
 static int recall(struct rig *rig, const char *path, const char *key,
                   const cublasLtMatmulHeuristicResult_t *suggested, int n)
 {
@@ -338,7 +350,8 @@ cublasLtMatmulAlgo_t vp_cuda_search(
     return algo;
 }
 
-/* Of a z this large, whatever the type, the slope is 1: dz is the product. */
+/* Byte from which z is made: whatever the type, z is so large that the slope of
+ * GELU is 1 and dz is the product itself. */
 enum { LARGE_BYTE = 0x4C };
 
 static bool same_as_gelu_grad(struct rig *rig)

@@ -1,9 +1,12 @@
-/* How fast a product could be: the fastest of all that cuBLASLt suggests, any
- * order of sums included, each run alone on operands that are not in the cache.
- * Products without a pause take a GPU to its power limit, and it slows down; in
- * a training step other kernels lie between them. So they come in bursts; and
- * at length, to tell what the limit costs.
- * For benchmarks: training takes what product/search.c finds. */
+/* Measures how fast a product could be: the fastest of all algorithms that
+ * cuBLASLt suggests, whatever their order of sums, each run alone on operands
+ * that are not in the cache. For benchmarks only: training uses the algorithm
+ * that product/search.c chooses.
+ *
+ * Products without a pause take a GPU to its power limit, where it slows down;
+ * in a training step other kernels run between them. They are therefore run in
+ * short bursts with pauses, and also for longer without a pause, to show the
+ * cost of the power limit. */
 #include "backend/cuda/product/search.h"
 #include "backend/cuda/profile/kernels.h"
 #include "backend/cuda/profile/profile.h"
@@ -14,17 +17,19 @@
 enum {
     MAX_SUGGESTIONS = 64,
     MAX_COPIES = 16,
-    BURST = 6,  /* runs in a row */
-    BURSTS = 8, /* of the fastest */
+    BURST = 6,  /* runs without a pause */
+    BURSTS = 8, /* bursts of the fastest algorithm */
     PAUSE_NS = 4000000,
 };
-/* Four times the cache of an H200: operands have left it when they are used
- * again. */
+/* Four times the cache of an H200: operands have been evicted when they are
+ * used again. */
 static const size_t cold_bytes = (size_t)200 << 20;
-static const double length = 0.12; /* seconds without a pause */
-/* As slow as that in bursts, beside the fastest, it is not run at length. */
+static const double length = 0.12; /* seconds of a long run without a pause */
+/* An algorithm that is slower in bursts than the fastest by more than this
+ * factor is not measured in a long run. */
 static const double near = 1.1;
 
+/* Memory of one measurement. */
 struct rig {
     struct vp_cuda *cuda;
     const struct vp_cuda_plan *plan;
@@ -35,10 +40,11 @@ struct rig {
     void *workspace;
     cublasLtMatmulHeuristicResult_t suggested[MAX_SUGGESTIONS];
     int n_suggested;
-    /* Per run, in bursts; 0: it does not run. */
+    /* Seconds per run in bursts; 0: the algorithm does not run. */
     double seconds[MAX_SUGGESTIONS];
 };
 
+/* Number of copies of the operands that together exceed the cache. */
 static int n_copies_of(const struct vp_product *p)
 {
     size_t n_bytes = vp_matrix_bytes(p->m, p->k, p->type) +
@@ -97,7 +103,7 @@ static bool run_once(struct rig *rig, int suggestion)
                cudaStreamPerThread) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Runs a suggestion under its label, and waits. Returns how often. */
+/* Runs a suggestion `n` times under its label, and waits. Returns n. */
 static int run_labelled(struct rig *rig, int suggestion, int n)
 {
     vp_cuda_kernels_push((uint32_t)suggestion + 1);
@@ -113,14 +119,15 @@ static int run_burst(struct rig *rig, int suggestion)
     const struct timespec pause = { .tv_nsec = PAUSE_NS };
     int n;
 
-    if (!run_once(rig, suggestion)) /* to warm up */
+    if (!run_once(rig, suggestion)) /* warm-up */
         return 0;
     n = run_labelled(rig, suggestion, BURST);
     nanosleep(&pause, NULL);
     return n;
 }
 
-/* The GPU has slowed down when the second half begins, which counts. */
+/* Only the second half is labelled and counted: by then the GPU has slowed
+ * down. */
 static int run_at_length(struct rig *rig, int suggestion)
 {
     int n = 1 + (int)(0.5 * length / rig->seconds[suggestion]);
@@ -132,7 +139,7 @@ static int run_at_length(struct rig *rig, int suggestion)
 
 typedef int (*run_fn)(struct rig *rig, int suggestion);
 
-/* Seconds per run; 0: it does not run. */
+/* Seconds per run; 0 if the algorithm does not run. */
 static enum vp_status time_runs(struct rig *rig, int suggestion, run_fn run,
                                 int n_times, double *seconds_out,
                                 struct vp_err *err)
@@ -166,7 +173,8 @@ static int fastest(const struct rig *rig)
     return best;
 }
 
-/* Of those that are fast in bursts the one that is fastest at length. */
+/* Long runs of all algorithms that are fast in bursts. Returns the least time
+ * in `seconds_out`. */
 static enum vp_status measure_at_length(struct rig *rig, double *seconds_out,
                                         struct vp_err *err)
 {
@@ -183,8 +191,8 @@ static enum vp_status measure_at_length(struct rig *rig, double *seconds_out,
     return VP_OK;
 }
 
-/* The time of the fastest: chosen first, then measured once more, so that it
- * is not the luckiest of many. */
+/* Chooses the fastest algorithm first and then measures it again, because the
+ * smallest of many times is too low by chance. */
 static enum vp_status measure(struct rig *rig, double *alone_out,
                               double *at_length_out, struct vp_err *err)
 {
@@ -193,7 +201,8 @@ static enum vp_status measure(struct rig *rig, double *alone_out,
                                        MAX_SUGGESTIONS, rig->suggested);
     if (rig->n_suggested == 0 || !set_up(rig))
         return vp_err_set(err, VP_ERR_NOMEM,
-                          "GPU %d: no memory to measure a product alone",
+                          "GPU %d: cannot measure a product alone: there is no "
+                          "algorithm for it or not enough memory",
                           rig->cuda->device);
     for (int i = 0; i < rig->n_suggested; i++)
         VP_TRY(time_runs(rig, i, run_burst, 1, &rig->seconds[i], err));
@@ -201,12 +210,14 @@ static enum vp_status measure(struct rig *rig, double *alone_out,
     return measure_at_length(rig, at_length_out, err);
 }
 
+/* Measures all products that the backend has run so far and that have a row in
+ * `profile`. Sets `alone` and `at_length` in these rows, in seconds. `cupti`:
+ * as in vp_cuda_kernels_begin(). */
 VP_EXPORT enum vp_status vp_cuda_profile_alone(struct vp_backend *backend,
                                                void *cupti,
                                                struct vp_profile *profile,
                                                struct vp_err *err);
 
-/* Sets `alone` and `at_length` in the rows of products. */
 enum vp_status vp_cuda_profile_alone(struct vp_backend *backend, void *cupti,
                                      struct vp_profile *profile,
                                      struct vp_err *err)

@@ -1,3 +1,5 @@
+/* Records kernels, copies and memsets of the GPU with CUPTI's activity API,
+ * whose functions are looked up in a library that the caller has loaded. */
 #include "backend/cuda/profile/kernels.h"
 
 #include <cuda_runtime_api.h>
@@ -8,19 +10,19 @@
 
 enum { BUFFER_BYTES = 4 << 20, BUFFER_ALIGN = 8 };
 
-/* Launches and their labels. */
+/* Label of a launch. */
 struct tag {
     uint32_t id, label;
 };
 
-/* Filled by threads of CUPTI. */
+/* The recording. CUPTI calls back from threads of its own. */
 static struct {
     pthread_mutex_t lock;
     struct vp_cuda_span *spans;
     size_t n_spans, cap_spans;
     struct tag *tags;
     size_t n_tags, cap_tags;
-    bool lost; /* for want of memory */
+    bool lost; /* records were lost because memory ran out */
 } recording = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct {
@@ -35,7 +37,7 @@ static struct {
     CUptiResult (*pop)(CUpti_ExternalCorrelationKind kind, uint64_t *id);
 } cupti;
 
-/* The last three are for labels. */
+/* The last three kinds are needed for labels only. */
 static const CUpti_ActivityKind kinds[] = {
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
     CUPTI_ACTIVITY_KIND_MEMCPY,
@@ -73,7 +75,8 @@ static bool load(void *library)
 
 /* ---- Records ------------------------------------------------------------ */
 
-/* Room for one more at the end of an array. */
+/* Returns `array` with room for one more element after its `n`, or sets
+ * recording.lost. */
 static void *grow(void *array, size_t n, size_t *cap, size_t n_bytes)
 {
     void *wider;
@@ -146,7 +149,7 @@ static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *n_bytes,
 {
     *buffer = aligned_alloc(BUFFER_ALIGN, BUFFER_BYTES);
     *n_bytes = *buffer ? BUFFER_BYTES : 0;
-    *n_records = 0; /* as many as fit */
+    *n_records = 0; /* 0: no limit but the size */
 }
 
 static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream,
@@ -182,12 +185,12 @@ enum vp_status vp_cuda_kernels_begin(void *library, bool labels,
 
     if (!load(library))
         return refuse(err, "libcupti.so.13 was not found");
-    cudaDeviceSynchronize(); /* what came before is not recorded */
+    cudaDeviceSynchronize(); /* earlier work is not recorded */
     if (cupti.callbacks(give_buffer, take_buffer) != CUPTI_SUCCESS)
-        return refuse(err, "CUPTI does not start");
+        return refuse(err, "CUPTI cannot be initialized");
     for (int i = 0; i < n; i++)
         if (cupti.enable(kinds[i]) != CUPTI_SUCCESS)
-            return refuse(err, "CUPTI does not record");
+            return refuse(err, "CUPTI refuses to record");
     return VP_OK;
 }
 

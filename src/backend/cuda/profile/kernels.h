@@ -1,5 +1,6 @@
-/* What the GPU did and when, to the nanosecond, as CUPTI records it. One
- * recording at a time in a process; kernels of graphs are recorded, too. */
+/* Start and end of everything that the GPU runs, in nanoseconds, as recorded by
+ * CUPTI. There is one recording at a time in a process. Kernels of CUDA graphs
+ * are recorded, too. */
 #ifndef VP_BACKEND_CUDA_PROFILE_KERNELS_H
 #define VP_BACKEND_CUDA_PROFILE_KERNELS_H
 
@@ -12,19 +13,23 @@
 /* A kernel, copy or memset. */
 struct vp_cuda_span {
     int64_t start_ns, end_ns;
-    uint32_t id;      /* of the launch */
-    uint32_t label;   /* of the launch; 0: none */
-    const char *name; /* stays */
+    uint32_t id;      /* CUPTI's number of the launch */
+    uint32_t label;   /* label of the launch; 0: none */
+    const char *name; /* never freed */
 };
 
-/* `library` is CUPTI, loaded. Labels cost the host time. */
+/* Starts a recording. `library`: handle of libcupti from dlopen(). `labels`:
+ * also record labels, which costs time on the host. VP_ERR_UNSUPPORTED if CUPTI
+ * is missing or refuses. */
 enum vp_status vp_cuda_kernels_begin(void *library, bool labels,
                                      struct vp_err *err);
-/* What the calling thread launches until the matching pop has this label;
- * the innermost counts. */
+/* Gives a label to everything that the calling thread launches until the
+ * matching pop. Of nested labels the innermost counts. */
 void vp_cuda_kernels_push(uint32_t label);
 void vp_cuda_kernels_pop(void);
-/* Waits for the device. The spans are sorted by start; free() them. */
+/* Waits for the device and ends the recording. `spans_out` is sorted by start;
+ * the caller frees it with free(), also after VP_ERR_NOMEM, which means that
+ * records were lost. */
 enum vp_status vp_cuda_kernels_end(struct vp_cuda_span **spans_out,
                                    size_t *n_out, struct vp_err *err);
 

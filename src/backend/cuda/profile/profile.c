@@ -1,5 +1,6 @@
-/* Where the time of a GPU goes: durations of its kernels, either of replays as
- * they are, which tells how busy it is, or call by call, added up by kind. */
+/* Profiles of a GPU: durations of its kernels, either of CUDA graphs as they
+ * are replayed, which shows how busy the GPU is, or call by call, added up in
+ * rows by kind. */
 #include "backend/cuda/profile/profile.h"
 
 #include "backend/cuda/profile/kernels.h"
@@ -12,13 +13,14 @@
 
 enum { MAX_LABELS = 1 << 16, LONG_GAP_NS = 10000 };
 
+/* A profile that is being taken. */
 struct vp_cuda_profile {
     struct vp_profile out;
-    struct vp_profile_row *at[MAX_LABELS]; /* [0]: what has no label */
+    struct vp_profile_row *at[MAX_LABELS]; /* by label; [0]: none */
     int n_labels;
 };
 
-/* Kernels are recorded for the whole process: there is one. */
+/* There is one profile, because kernels are recorded for the whole process. */
 static struct vp_cuda_profile taken;
 
 /* ---- Rows --------------------------------------------------------------- */
@@ -32,7 +34,8 @@ static struct vp_profile_row *find_row(struct vp_profile *profile,
     return NULL;
 }
 
-/* The last row takes what has no row of its own. */
+/* Finds or adds a row. When the table is full, the last row is shared by all
+ * other names. */
 static struct vp_profile_row *get_row(struct vp_profile *profile,
                                       const char *name,
                                       enum vp_profile_kind kind)
@@ -156,9 +159,10 @@ void vp_cuda_profile_pop_other(struct vp_cuda_profile *profile, int label,
         n_bytes);
 }
 
-/* ---- Taking one --------------------------------------------------------- */
+/* ---- Recording ---------------------------------------------------------- */
 
-/* The mangled name of a kernel says little in its first letters. */
+/* Skips the prefix of a mangled C++ name, which is the same for many
+ * kernels. */
 static void name_kernel(const struct vp_cuda_span *span, char *name,
                         size_t size)
 {
@@ -167,6 +171,7 @@ static void name_kernel(const struct vp_cuda_span *span, char *name,
     snprintf(name, size, "%s", from + strspn(from, "_ZN0123456789"));
 }
 
+/* Counts gaps longer than LONG_GAP_NS, and keeps the longest. */
 static void note_gap(struct vp_profile *out, const struct vp_cuda_span *before,
                      const struct vp_cuda_span *after, int64_t ns)
 {
@@ -184,11 +189,11 @@ static void note_gap(struct vp_profile *out, const struct vp_cuda_span *before,
     name_kernel(after, gaps[i].after, sizeof(gaps[i].after));
 }
 
-/* Kernels may overlap: what counts is whether any of them runs. */
+/* Adds up the time in which at least one kernel runs: kernels may overlap. */
 static void add_up(struct vp_profile *out, const struct vp_cuda_span *spans,
                    size_t n)
 {
-    const struct vp_cuda_span *last = spans; /* to end, so far */
+    const struct vp_cuda_span *last = spans; /* ends last, so far */
     int64_t idle = 0;
 
     out->n_kernels = (int)n;
@@ -208,6 +213,8 @@ static void add_up(struct vp_profile *out, const struct vp_cuda_span *spans,
     out->busy = out->window - (double)idle * 1e-9;
 }
 
+/* Starts a profile. `by_call`: calls are launched one by one, and `rows` are
+ * filled; else lists run as usual. `cupti`: as in vp_cuda_kernels_begin(). */
 VP_EXPORT enum vp_status vp_cuda_profile_begin(struct vp_backend *backend,
                                                void *cupti, bool by_call,
                                                struct vp_err *err);
@@ -223,6 +230,7 @@ enum vp_status vp_cuda_profile_begin(struct vp_backend *backend, void *cupti,
     return VP_OK;
 }
 
+/* Ends the profile, and returns it in `profile_out`. */
 VP_EXPORT enum vp_status vp_cuda_profile_end(struct vp_backend *backend,
                                              struct vp_profile *profile_out,
                                              struct vp_err *err);

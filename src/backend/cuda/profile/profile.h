@@ -1,3 +1,4 @@
+/* Labels of launches, by which profile.c adds up the time of kernels. */
 #ifndef VP_BACKEND_CUDA_PROFILE_PROFILE_H
 #define VP_BACKEND_CUDA_PROFILE_PROFILE_H
 
@@ -5,9 +6,9 @@
 #include "backend/cuda/product/plan.h"
 #include "backend/profile.h"
 
-/* What is launched between a push and its pop goes to the row that the pop
- * names; a product inside of a call counts as itself. No profile (NULL): they
- * do nothing. */
+/* The kernels launched between a push and the pop with its label are counted in
+ * the row that the pop names. A product within a call is counted in its own row
+ * only. With `profile` NULL, both do nothing. */
 int vp_cuda_profile_push(struct vp_cuda_profile *profile);
 void vp_cuda_profile_pop_calls(struct vp_cuda_profile *profile, int label,
                                const struct vp_cuda_call *calls, int n);
@@ -18,7 +19,7 @@ void vp_cuda_profile_pop_gelu(struct vp_cuda_profile *profile, int label,
 void vp_cuda_profile_pop_other(struct vp_cuda_profile *profile, int label,
                                const char *name, double n_bytes);
 
-/* The row of a product; NULL if it was not run. */
+/* Returns the row of a product, or NULL if it was not run. */
 struct vp_profile_row *vp_cuda_profile_find(struct vp_profile *profile,
                                             const struct vp_product *product);
 

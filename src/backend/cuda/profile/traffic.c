@@ -1,3 +1,4 @@
+/* Computes the memory traffic that calls need, for rates in profiles. */
 #include "backend/cuda/profile/traffic.h"
 
 #include "graph/opdef.h"
@@ -10,7 +11,7 @@ struct tensor {
     const void *data;
     double n_bytes;
     bool written;
-    bool dead; /* nobody reads it after these calls */
+    bool dead; /* used only between these calls: stays in registers */
 };
 
 struct traffic {
@@ -42,6 +43,8 @@ static double bytes_of(const struct vp_kargs *args, vp_val v)
     return v == VP_NONE ? 0.0 : (double)vp_value_bytes(args->graph, v);
 }
 
+/* A tensor that an earlier one of the calls has written is not read from memory
+ * again. */
 static void reads(struct traffic *traffic, const void *data, double n_bytes)
 {
     if (!find(traffic, data, true))
@@ -61,7 +64,8 @@ static bool is_read_by(const struct vp_cuda_call *call, const void *data)
     return false;
 }
 
-/* A result that the next of these calls takes and no other list reads. */
+/* True if the result of call `i` is read by the next of these calls, and by no
+ * other list. */
 static bool is_passed_on(const struct vp_cuda_call *calls, int n, int i)
 {
     return calls[i].phase == VP_PHASE_F && calls[i].out_is_temporary &&
@@ -99,7 +103,8 @@ static void add_gradients(struct traffic *traffic, const struct vp_kargs *args,
         writes(traffic, args->recomputed_out, bytes_of(args, op->out));
 }
 
-/* What a product leaves to do: the activation, and the sums for the bias. */
+/* The activation, and the sums for the bias. The product itself is not
+ * counted. */
 static void add_linear(struct traffic *traffic, const struct vp_kargs *args,
                        enum vp_phase phase)
 {
@@ -119,8 +124,8 @@ static void add_linear(struct traffic *traffic, const struct vp_kargs *args,
         reads(traffic, args->dz ? args->dz : args->dout, n_bytes);
 }
 
-/* Rows of the tables, as many as there are tokens; a table of gradients that
- * is not added to is written as a whole. */
+/* One table row for each token. With accumulation the same rows of the gradient
+ * are read and written; else the whole table is written. */
 static void add_embed(struct traffic *traffic, const struct vp_kargs *args,
                       enum vp_phase phase)
 {
@@ -149,7 +154,8 @@ static void add_embed(struct traffic *traffic, const struct vp_kargs *args,
     }
 }
 
-/* The share of rows that have a label: the others are not read. */
+/* Share of rows that have a label: the kernels do not read the others. 1 if the
+ * labels cannot be read. */
 static double labelled_share(const struct vp_cuda_call *call)
 {
     const struct vp_kargs *args = &call->args;
@@ -197,7 +203,7 @@ static void add_call(struct traffic *traffic, const struct vp_cuda_call *call)
     }
 }
 
-/* B of two linears: the activation comes with a product. */
+/* B of two linears in one product, which includes the activation. */
 static bool is_product(const struct vp_cuda_call *calls, int n_calls)
 {
     return n_calls == 2 && calls[0].args.op->kind == VP_OP_LINEAR &&
@@ -242,7 +248,7 @@ double vp_cuda_update_traffic(const struct vp_optim_step *step)
     int n_moments = vp_optim_n_moments(step->config.kind);
     double rounded = step->dtype == VP_DTYPE_F16 ? 0.5 : 0.0;
 
-    /* The gradient is read; weights and moments are read and written, as floats
-     * or in two halves; those of F16 are written in two precisions. */
+    /* Gradients are read. Weights and moments are read and written, as floats
+     * or in two halves. F16 weights are also written in F16. */
     return floats * (1.0 + 2.0 + 2.0 * n_moments + rounded);
 }

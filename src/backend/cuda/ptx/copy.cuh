@@ -1,16 +1,17 @@
-/* Copies to shared memory that do not wait. */
+/* Asynchronous copies from device memory to shared memory (cp.async). */
 #ifndef VP_BACKEND_CUDA_PTX_COPY_CUH
 #define VP_BACKEND_CUDA_PTX_COPY_CUH
 
 #include <stdint.h>
 
+/* Address of `shared` within shared memory, as PTX instructions take it. */
 static __device__ inline uint32_t vp_shared_address(const void *shared)
 {
     return (uint32_t)__cvta_generic_to_shared(shared);
 }
 
-/* 16 (or 4) bytes from device to shared memory; zeros if not `valid`, and then
- * `src` is any address that could be read. */
+/* Starts to copy 16 (or 4) bytes from device memory to shared memory. Unless
+ * `valid`, writes zeros instead; `src` must be a readable address even then. */
 static __device__ inline void vp_copy16_async(void *shared, const void *src,
                                               bool valid)
 {
@@ -29,13 +30,13 @@ static __device__ inline void vp_copy4_async(void *shared, const void *src,
                  : "memory");
 }
 
-/* The copies since the last call are one group. */
+/* Makes one group of this thread's copies since its last call. */
 static __device__ inline void vp_copy_commit(void)
 {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-/* Until at most N of the thread's groups are under way. */
+/* Waits until at most N of this thread's groups are unfinished. */
 template <int N> static __device__ inline void vp_copy_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory");

@@ -1,25 +1,27 @@
-/* Tensor cores of one warp.
+/* Matrix products on the tensor cores by one warp (mma.sync), and the loads of
+ * their operands (ldmatrix).
  *
- * mma.sync.m16n8k16: C [16, 8] += A [16, 16] B [16, 8] of 16-bit elements, C
- * in float. Lane 4g + c (g 0 .. 7, c 0 .. 3) holds, two elements to a 32-bit
- * register with the lower index in the lower half (PTX ISA, "Matrix Fragments
- * for mma.m16n8k16"):
+ * mma.sync.m16n8k16: C [16, 8] += A [16, 16] B [16, 8] with 16-bit elements and
+ * C in float. Lane 4g + c (g 0 .. 7, c 0 .. 3) holds the following elements,
+ * two in a 32-bit register with the lower index in the lower half (PTX ISA,
+ * "Matrix Fragments for mma.m16n8k16"):
  *   A  a[0] row g    columns 2c, 2c+1       a[2] row g    columns 2c+8, 2c+9
  *      a[1] row g+8  columns 2c, 2c+1       a[3] row g+8  columns 2c+8, 2c+9
  *   B  b[0] rows 2c, 2c+1 of column g       b[1] rows 2c+8, 2c+9 of column g
  *   C  c[0], c[1] row g, columns 2c, 2c+1   c[2], c[3] row g+8, the same
- * So two neighbouring C of 8 columns, rounded, are an A of 16 columns.
+ * Two neighbouring C of 8 columns, rounded to 16 bits, therefore form an A of
+ * 16 columns without moving data between lanes.
  *
- * ldmatrix.x4 loads four 8x8 matrices; lanes 8i .. 8i+7 give the addresses of
- * the rows of matrix i, and register i of lane 4g + c receives elements 2c,
- * 2c+1 of row g; with .trans, of column g. */
+ * ldmatrix.x4 loads four 8x8 matrices. Lanes 8i .. 8i+7 supply the addresses of
+ * the rows of matrix i. Register i of lane 4g + c receives elements 2c, 2c+1 of
+ * row g or, with .trans, of column g. */
 #ifndef VP_BACKEND_CUDA_PTX_MMA_CUH
 #define VP_BACKEND_CUDA_PTX_MMA_CUH
 
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/ptx/copy.cuh"
 
-/* Two elements of type T in a register. */
+/* Two elements of type T in one register, `low` in the lower half. */
 template <typename T>
 static __device__ inline uint32_t vp_pack(float low, float high)
 {
@@ -31,7 +33,8 @@ template <typename T> static __device__ inline float2 vp_unpack(uint32_t both)
     return make_float2(vp_half_word(both, 0, T()), vp_half_word(both, 1, T()));
 }
 
-/* `row`: 16 bytes in shared memory, aligned to 16. */
+/* Loads four 8x8 matrices (see above). `row`: this lane's row, 16 bytes in
+ * shared memory, aligned to 16. */
 static __device__ inline void vp_load_matrices(uint32_t (&dst)[4],
                                                const void *row)
 {
@@ -82,8 +85,8 @@ __device__ inline void vp_mma<__half>(float (&c)[4], const uint32_t (&a)[4],
 
 #undef VP_MMA
 
-/* Four bytes, each all ones or zeros as is bit 7 of the byte of x that the
- * nibble of `selector` names. */
+/* Returns four bytes. Byte i is 0xFF if bit 7 of the byte of `x` selected by
+ * nibble i of `selector` (0 .. 3) is set, else 0. */
 static __device__ inline uint32_t vp_spread_signs(uint32_t x, uint32_t selector)
 {
     uint32_t y;

@@ -1,6 +1,7 @@
-/* Copies of boxes of a matrix to shared memory by the copy engine of compute
- * capability 9.0, barriers that count what has arrived, and clusters: blocks
- * next to each other, of which one may copy to all. */
+/* The Tensor Memory Accelerator (TMA) of compute capability 9.0: asynchronous
+ * copies of boxes of a matrix to and from shared memory, the barriers
+ * (mbarrier) that count arrivals of threads and bytes, and clusters of blocks,
+ * in which one block can copy to the shared memory of all. */
 #ifndef VP_BACKEND_CUDA_PTX_TMA_CUH
 #define VP_BACKEND_CUDA_PTX_TMA_CUH
 
@@ -8,8 +9,9 @@
 
 #include <cuda.h>
 
-/* In shared memory. It has phases, 0, 1, 0, ...: one ends when all have arrived
- * that it was made for, and all bytes that were announced. */
+/* A barrier in shared memory. Its phases are numbered 0, 1, 0, ...; a phase
+ * ends when the `n` arrivals given to vp_barrier_init() have happened and all
+ * announced bytes have arrived. */
 typedef uint64_t vp_barrier;
 
 static __device__ inline void vp_barrier_init(vp_barrier *barrier, int n)
@@ -20,7 +22,8 @@ static __device__ inline void vp_barrier_init(vp_barrier *barrier, int n)
                  : "memory");
 }
 
-/* After the barriers of a block were made, and before all of a cluster meet. */
+/* Makes the initialized barriers of this block visible to its cluster. Call it
+ * after vp_barrier_init() and before vp_cluster_sync(). */
 static __device__ inline void vp_barrier_publish(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
@@ -34,7 +37,7 @@ static __device__ inline void vp_barrier_arrive(vp_barrier *barrier)
                  : "memory");
 }
 
-/* Arrives, and announces bytes. */
+/* Arrives, and announces `n_bytes` that copies will bring in this phase. */
 static __device__ inline void vp_barrier_expect(vp_barrier *barrier,
                                                 int n_bytes)
 {
@@ -44,8 +47,8 @@ static __device__ inline void vp_barrier_expect(vp_barrier *barrier,
                  : "memory");
 }
 
-/* At the barrier of a block of the cluster. It makes nothing visible that this
- * thread has written. */
+/* Arrives at the barrier of block `block` of the cluster. It does not make this
+ * thread's earlier writes visible there. */
 static __device__ inline void vp_barrier_arrive_at(vp_barrier *barrier,
                                                    int block)
 {
@@ -57,7 +60,8 @@ static __device__ inline void vp_barrier_arrive_at(vp_barrier *barrier,
                  : "memory");
 }
 
-/* Until the phase ends, or not at all if the next one is under way. */
+/* Waits until phase `phase` has ended. Returns at once if the next phase has
+ * already begun. */
 static __device__ inline void vp_barrier_wait(vp_barrier *barrier, int phase)
 {
     asm volatile("{\n.reg .pred done;\nagain:\n"
@@ -68,8 +72,9 @@ static __device__ inline void vp_barrier_wait(vp_barrier *barrier, int phase)
                  : "memory");
 }
 
-/* Starts to copy the box of `map` from `col`, `row` on; its bytes arrive at
- * `barrier`. What lies outside of the matrix is zero. */
+/* Starts to copy the box of `map` whose first element is (`row`, `col`) to
+ * `shared`. Its bytes arrive at `barrier`. Elements outside of the matrix are
+ * filled with zeros. */
 static __device__ inline void vp_tma_copy(void *shared, const CUtensorMap *map,
                                           int col, int row, vp_barrier *barrier)
 {
@@ -81,7 +86,7 @@ static __device__ inline void vp_tma_copy(void *shared, const CUtensorMap *map,
                  : "memory");
 }
 
-/* The same of one of the matrices of `map`. */
+/* Like vp_tma_copy(), from matrix number `matrix` of a `map` with several. */
 static __device__ inline void vp_tma_copy_matrix(void *shared,
                                                  const CUtensorMap *map,
                                                  int col, int row, int matrix,
@@ -96,7 +101,8 @@ static __device__ inline void vp_tma_copy_matrix(void *shared,
                  : "memory");
 }
 
-/* The same of a matrix, to that place of every block of a cluster of N. */
+/* Like vp_tma_copy(), to the same place in each of the N blocks of the cluster,
+ * at the same barrier of each. */
 template <int N>
 static __device__ inline void vp_tma_copy_to_all(void *shared,
                                                  const CUtensorMap *map,
@@ -113,9 +119,9 @@ static __device__ inline void vp_tma_copy_to_all(void *shared,
                  : "memory");
 }
 
-/* The reverse: starts to copy a box in shared memory, which products may see
- * (wgmma.cuh), to one of the matrices of `map`. What lies outside of the matrix
- * is left out. */
+/* Starts to copy a box from shared memory to matrix number `matrix` of `map`.
+ * The box must have been published by vp_wg_publish() (wgmma.cuh). Elements
+ * outside of the matrix are not written. */
 static __device__ inline void vp_tma_store_matrix(const CUtensorMap *map,
                                                   int col, int row, int matrix,
                                                   const void *shared)
@@ -128,19 +134,20 @@ static __device__ inline void vp_tma_store_matrix(const CUtensorMap *map,
                  : "memory");
 }
 
-/* After those that this thread has started. */
+/* Makes one group of the stores that this thread has started. */
 static __device__ inline void vp_tma_commit(void)
 {
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");
 }
 
-/* Until their boxes have been read: they may be written again. */
+/* Waits until this thread's groups of stores have read their boxes in shared
+ * memory, which may then be overwritten. */
 static __device__ inline void vp_tma_wait_read(void)
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" : : : "memory");
 }
 
-/* All threads of all blocks of the cluster meet. */
+/* Barrier of all threads of all blocks of the cluster. */
 static __device__ inline void vp_cluster_sync(void)
 {
     asm volatile("barrier.cluster.arrive.release.aligned;\n"

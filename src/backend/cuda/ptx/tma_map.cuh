@@ -1,5 +1,6 @@
-/* What the copy engine of compute capability 9.0 is told of a tensor: where it
- * is, and the boxes that tma.cuh copies of it. */
+/* Tensor maps: descriptors in which the TMA of compute capability 9.0 finds the
+ * address and shape of a tensor and the size of the boxes that tma.cuh
+ * copies. */
 #ifndef VP_BACKEND_CUDA_PTX_TMA_MAP_CUH
 #define VP_BACKEND_CUDA_PTX_TMA_MAP_CUH
 
@@ -28,7 +29,8 @@ static inline vp_tma_encode_fn vp_tma_find_encode(void)
     return NULL;
 }
 
-/* Of the driver, which is not linked; NULL: it has none. */
+/* Returns cuTensorMapEncodeTiled() of the driver library, which is looked up at
+ * run time because it is not linked; NULL if the driver does not have it. */
 static inline vp_tma_encode_fn vp_tma_encode(void)
 {
     static const vp_tma_encode_fn encode = vp_tma_find_encode();
@@ -36,19 +38,20 @@ static inline vp_tma_encode_fn vp_tma_encode(void)
     return encode;
 }
 
-/* Matrices of two-byte elements, one after another, and boxes of 64 columns of
- * one of them, which become tiles as wgmma.cuh has them. */
+/* Matrices of two-byte elements that follow each other in memory. Boxes are 64
+ * columns wide and become tiles in the layout of wgmma.cuh. */
 struct vp_tma_tensor {
     enum vp_dtype dtype;
     const void *data;
     int64_t cols, rows;
-    int64_t n_matrices; /* 0: one, whose boxes vp_tma_copy() copies */
-    int64_t ld;         /* elements from row to row; of whole 16 bytes */
+    int64_t n_matrices; /* 0: one matrix, for vp_tma_copy() */
+    int64_t ld;         /* elements between rows; a multiple of 8 */
     int box_rows;
-    CUtensorMapL2promotion fetch; /* how much at a time */
+    CUtensorMapL2promotion fetch; /* bytes fetched into L2 at a time */
 };
 
-/* Of sizes that are taken there is nothing to refuse. */
+/* Needs vp_tma_encode() != NULL. The callers check sizes and alignment, so
+ * encoding cannot fail. */
 static inline CUtensorMap vp_tma_map(const struct vp_tma_tensor *t)
 {
     const cuuint64_t dims[] = { (cuuint64_t)t->cols, (cuuint64_t)t->rows,

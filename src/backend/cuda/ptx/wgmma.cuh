@@ -1,20 +1,22 @@
-/* Tensor cores of a warpgroup, four warps: wgmma.mma_async.m64n64k16 of compute
- * capability 9.0, for files that are compiled for sm_90a only.
+/* Matrix products on the tensor cores by a warpgroup, which is four warps:
+ * wgmma.mma_async.m64n64k16 of compute capability 9.0. Only for files that are
+ * compiled for sm_90a.
  *
- * C [64, 64] += A [64, 16] B [16, 64] of 16-bit elements, C in float. Warp w
- * holds rows 16w .. 16w + 15 of C and A, as the fragments of mma.cuh. B, and A
- * if it is not in registers, is in shared memory, in tiles of rows of 64
- * elements: 16 bytes number i of row r are at place i ^ (r % 8) of the row
- * ("128-byte swizzle", so that rows and columns miss each other in the banks).
- * A tile serves as it is, the summed index along its rows, or transposed, the
- * summed index along its columns (PTX ISA, "Matrix Descriptor"). */
+ * C [64, 64] += A [64, 16] B [16, 64] with 16-bit elements and C in float. Warp
+ * w holds rows 16w .. 16w + 15 of C and A, in the fragments of mma.cuh. B, and
+ * A unless it is in registers, is in shared memory, in tiles of rows of 64
+ * elements. The 16 bytes number i of row r are at place i ^ (r % 8) of the row
+ * ("128-byte swizzle", which avoids bank conflicts along rows and along
+ * columns). A tile is used either as stored, with the summed index along its
+ * rows, or transposed, with the summed index along its columns (PTX ISA,
+ * "Matrix Descriptor"). */
 #ifndef VP_BACKEND_CUDA_PTX_WGMMA_CUH
 #define VP_BACKEND_CUDA_PTX_WGMMA_CUH
 
 #include "backend/cuda/ptx/mma.cuh"
 
 enum {
-    VP_WG_ALIGN = 1024, /* bytes, of a tile: eight rows */
+    VP_WG_ALIGN = 1024, /* bytes; alignment of a tile = eight rows */
     VP_WG_ROW_BYTES = 2 * VP_WG_DIM,
 };
 
@@ -22,7 +24,7 @@ template <typename T> struct alignas(VP_WG_ALIGN) vp_wg_tile {
     T data[64][VP_WG_DIM];
 };
 
-/* Where 16 bytes of a tile are, from column 8 * chunk on. */
+/* Address of the 16 bytes of `row` that begin at column 8 * chunk. */
 template <typename T>
 static __device__ inline T *vp_wg_at(vp_wg_tile<T> &tile, int row, int chunk)
 {
@@ -38,7 +40,8 @@ static __device__ inline uint64_t vp_wg_tile_of(const vp_wg_tile<T> &tile)
     return 1ull << 62 | (uint64_t)(VP_WG_ALIGN >> 4) << 32 | 1ull << 16 | at;
 }
 
-/* The next 16 of the summed index: number k along rows, or along columns. */
+/* Advances the descriptor `tile` by k steps of 16 along the summed index: along
+ * rows or, with TRANS, along columns. */
 template <bool TRANS>
 static __device__ inline uint64_t vp_wg_step(uint64_t tile, int k)
 {
@@ -53,7 +56,7 @@ static __device__ inline uint64_t vp_wg_step(uint64_t tile, int k)
 #define VP_WG_OLD(x) "+f"(x)
 #define VP_WG_NEW(x) "=f"(x)
 
-/* `a_b` names the places of A and B, `add` is 0 for C = A B. */
+/* `a_b` names the operands A and B; C = A B if `add` is 0, else C += A B. */
 #define VP_WG_MMA(type, a_b, add)                                   \
     "{\n.reg .pred add;\nsetp.ne.b32 add, " add ", 0;\n"            \
     "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " " \
@@ -77,7 +80,7 @@ static __device__ inline uint64_t vp_wg_step(uint64_t tile, int k)
                  : "l"(a), "l"(b), "n"((int)A_TRANS), "n"((int)B_TRANS) \
                  : "memory")
 
-/* `kind`(type, ...), for c = a b and for c += a b. */
+/* Expands `kind` for the element type T, and for c = a b or c += a b (ADD). */
 #define VP_WG_START(kind)                   \
     do {                                    \
         if (vp_wg_is_half<T>::value && ADD) \
@@ -98,7 +101,8 @@ template <> struct vp_wg_is_half<__half> {
     enum { value = 1 };
 };
 
-/* Starts c = a b, or c += a b, of 16 of the summed index. */
+/* Starts c = a b, or c += a b with ADD, for one step of 16 along the summed
+ * index. */
 template <typename T, bool ADD, bool B_TRANS>
 static __device__ inline void vp_wg_mma(float (&c)[8][4],
                                         const uint32_t (&a)[4], uint64_t b)
@@ -113,7 +117,8 @@ static __device__ inline void vp_wg_mma(float (&c)[8][4], uint64_t a,
     VP_WG_START(VP_WG_MMA_SHARED);
 }
 
-/* c [64, 64] = a b, or c += a b, of K steps. */
+/* Starts c [64, 64] = a b, or c += a b with ADD, for K steps of 16 along the
+ * summed index. */
 template <typename T, bool ADD, bool B_TRANS, int K>
 static __device__ inline void vp_wg_product(float (&c)[8][4],
                                             const uint32_t (&a)[K][4],
@@ -136,20 +141,23 @@ static __device__ inline void vp_wg_product(float (&c)[8][4], uint64_t a,
                                              vp_wg_step<B_TRANS>(b, k));
 }
 
-/* Before products whose registers were written since the last ones. */
+/* Needed before the first product, and before products whose registers were
+ * written since the previous product. */
 static __device__ inline void vp_wg_fence(void)
 {
     asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
 }
 
-/* The products since the last call are one group. */
+/* Makes one group of the products since the last call. */
 static __device__ inline void vp_wg_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
 }
 
-/* Until at most N groups are under way: registers that those before read may be
- * written again, and c, of which they are the sum, may be read. */
+/* Waits until at most N groups are unfinished. Registers that the finished
+ * groups read may then be overwritten, and their results may be read; pass
+ * these as `c`, so that the compiler does not move reads of it before the
+ * wait. */
 template <int N> static __device__ inline void vp_wg_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(N) : "memory");
@@ -163,8 +171,9 @@ template <int N> static __device__ inline void vp_wg_wait(float (&c)[8][4])
                  : "memory");
 }
 
-/* Registers of each thread of the warpgroup from here on: more than before,
- * which waits until others have given some back, or fewer. */
+/* Sets the number of registers of each thread of the warpgroup to N. The first
+ * function raises it, and waits until other warpgroups have released enough
+ * registers; the second lowers it. */
 template <int N> static __device__ inline void vp_wg_take_registers(void)
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(N));
@@ -175,14 +184,15 @@ template <int N> static __device__ inline void vp_wg_give_registers(void)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(N));
 }
 
-/* What this thread has written to shared memory is seen by products that start
- * after a barrier. */
+/* Makes this thread's writes to shared memory visible to products and TMA
+ * copies that start after the next barrier. */
 static __device__ inline void vp_wg_publish(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
 }
 
-/* The reverse of vp_load_matrices(). Compute capability 9.0. */
+/* Stores four 8x8 matrices: the reverse of vp_load_matrices(). Needs compute
+ * capability 9.0. */
 static __device__ inline void vp_store_matrices(void *row,
                                                 const uint32_t (&src)[4])
 {
@@ -194,8 +204,9 @@ static __device__ inline void vp_store_matrices(void *row,
         : "memory");
 }
 
-/* Starts to copy rows of `src`, up to n_rows, to a tile; zeros from there on.
- * Of N_THREADS, this one is number `thread`. */
+/* Starts to copy the first n_rows rows of `src` to a tile; the other rows of
+ * the tile are filled with zeros. N_THREADS threads share the work; this one is
+ * number `thread`. */
 template <int N_THREADS, typename T>
 static __device__ inline void vp_wg_copy_tile(vp_wg_tile<T> &dst, const T *src,
                                               int64_t ld, int n_rows,

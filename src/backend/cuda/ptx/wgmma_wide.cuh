@@ -1,15 +1,16 @@
 /* Products of a warpgroup twice as wide as those of wgmma.cuh:
- * wgmma.mma_async.m64n128k16, C [64, 128] += A [64, 16] B [16, 128]. A and B are
- * in shared memory, as tiles of wgmma.cuh, two next to each other for B; c[i] is
- * columns 8i .. 8i + 7. */
+ * wgmma.mma_async.m64n128k16, C [64, 128] += A [64, 16] B [16, 128]. A and B
+ * are in shared memory, in tiles of wgmma.cuh, two next to each other for B.
+ * c[i] holds columns 8i .. 8i + 7. */
 #ifndef VP_BACKEND_CUDA_PTX_WGMMA_WIDE_CUH
 #define VP_BACKEND_CUDA_PTX_WGMMA_WIDE_CUH
 
 #include "backend/cuda/ptx/wgmma.cuh"
 
-/* Descriptor of a tile, or of tiles next to each other, for a B of more than 64
- * columns that serves transposed. In a cluster, higher bits of an address say
- * whose memory it is; they have no place here. */
+/* Descriptor of a tile, or of adjacent tiles, for a transposed B of more than
+ * 64 columns. In a cluster the upper bits of an address name the block that
+ * owns the memory; the descriptor has no room for them, so they are masked
+ * out. */
 template <typename T>
 static __device__ inline uint64_t vp_wg_tiles_of(const vp_wg_tile<T> *tiles)
 {
@@ -38,7 +39,8 @@ static __device__ inline uint64_t vp_wg_tiles_of(const vp_wg_tile<T> *tiles)
         : "l"(a), "l"(b), "r"((int)add), "n"((int)B_TRANS)                    \
         : "memory")
 
-/* Starts c = a b, or c += a b, of 16 of the summed index. */
+/* Starts c = a b, or c += a b if `add`, for one step of 16 along the summed
+ * index. */
 template <typename T, bool B_TRANS>
 static __device__ inline void vp_wg_mma_wide(float (&c)[16][4], uint64_t a,
                                              uint64_t b, bool add)
@@ -49,7 +51,8 @@ static __device__ inline void vp_wg_mma_wide(float (&c)[16][4], uint64_t a,
         VP_WG_MMA("bf16");
 }
 
-/* As one group: c = a b, or c += a b, of the 64 of a tile. */
+/* Starts, as one group, c = a b, or c += a b if `add`, for the 64 elements of a
+ * tile along the summed index. */
 template <typename T, bool B_TRANS>
 static __device__ inline void vp_wg_product_wide(float (&c)[16][4], uint64_t a,
                                                  uint64_t b, bool add)
@@ -61,7 +64,8 @@ static __device__ inline void vp_wg_product_wide(float (&c)[16][4], uint64_t a,
     vp_wg_commit();
 }
 
-/* Until at most N groups are under way; c is not of those. */
+/* Waits until at most N groups are unfinished. `c` must belong to a group that
+ * is finished then. */
 template <int N>
 static __device__ inline void vp_wg_wait_wide(float (&c)[16][4])
 {

@@ -1,9 +1,10 @@
-/* argmax: the column of the largest element of each row; the first of equals. */
+/* argmax: the column of the largest element of each row, the first of equal
+ * ones; -1 if an element of the row is not finite. */
 #include "backend/cuda/rows/rows.cuh"
 
 enum { THREADS = 512 };
 
-/* A candidate: columns are compared where elements are equal. */
+/* An element and its column. Of equal elements the lower column is better. */
 struct best {
     float x;
     int col;
@@ -14,7 +15,7 @@ static __device__ inline struct best better(struct best a, struct best b)
     return b.x > a.x || (b.x == a.x && b.col < a.col) ? b : a;
 }
 
-/* A block: a row. */
+/* One block per row. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     argmax_kernel(int32_t *out, const T *x, int cols)

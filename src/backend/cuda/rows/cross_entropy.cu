@@ -1,10 +1,11 @@
-/* cross_entropy: logits [n, V] are read once in F, and read and written once
- * in B, where dlogits may be the memory of logits. One block per row.
+/* Kernels of cross_entropy. The logits [n, V] are read once in F, and read and
+ * written once in B, where dlogits may be the memory of logits. One block per
+ * row.
  *
- * In a tensor-parallel group each member has a slice of the columns, and the logits
- * are never gathered: members exchange four numbers of each row, in an evaluation
- * also the number of ids that come before the label, and each adds these in member
- * order. */
+ * In a tensor-parallel group each member has a slice of the columns, and the
+ * logits are never gathered. Members exchange four numbers per row and, in an
+ * evaluation, the number of ids that rank before the label; each member adds
+ * these in member order. */
 #include "backend/cuda/rows/cross_entropy.h"
 
 #include "backend/cuda/rows/rows.cuh"
@@ -13,21 +14,22 @@
 
 enum {
     THREADS = 256,
-    IN_FLIGHT = 4,      /* packs of a thread in F */
-    SUM_THREADS = 1024, /* of the one block that adds the rows up */
+    IN_FLIGHT = 4,      /* packs that a thread loads at a time in F */
+    SUM_THREADS = 1024, /* threads of the one block that adds up the rows */
 };
 
 #define LOG2_E 1.44269504088896340736f
 
-/* What both phases know about the operator. */
+/* Arguments of both phases. */
 struct loss {
     const void *logits;     /* [n, V] */
     const int32_t *labels;  /* [n] */
     const int32_t *weights; /* [n] or NULL */
     float smoothing;
     int64_t n, V;
-    /* Ids of the whole, the first one of this member's slice, and those in it: the
-     * columns behind them take no part. */
+    /* Ids of all members, the first id of this member's slice, and the number
+     * of ids in it. The columns from n_own on stand for no id and are
+     * ignored. */
     int64_t n_ids, first_id, n_own;
 };
 
@@ -48,7 +50,7 @@ static struct loss loss_of(const struct vp_cuda_call *call)
     return loss;
 }
 
-/* 0 for a row without a label. */
+/* Weight of a row; 0 without a label. */
 static __device__ inline int32_t row_weight(const struct loss &loss,
                                             int64_t row)
 {
@@ -57,7 +59,7 @@ static __device__ inline int32_t row_weight(const struct loss &loss,
     return loss.weights ? loss.weights[row] : 1;
 }
 
-/* The label's logit; 0 if another member has it. */
+/* The label's logit, or 0 if it is in another member's slice. */
 template <typename T>
 static __device__ inline float label_logit(const struct loss &loss, const T *x,
                                            int64_t row)
@@ -67,7 +69,7 @@ static __device__ inline float label_logit(const struct loss &loss, const T *x,
     return at >= 0 && at < loss.n_own ? vp_float(x[at]) : 0.0f;
 }
 
-/* e^x to 2 units in the last place, for x <= 0; what is tiny becomes 0. */
+/* e^x for x <= 0 with an error of 2 ulp; tiny results become 0. */
 static __device__ inline float exp_below(float x)
 {
     float y;
@@ -76,10 +78,11 @@ static __device__ inline float exp_below(float x)
     return y;
 }
 
-/* A row of V elements starts anywhere: single elements up to the first
- * boundary of 16 bytes, packs, single elements. */
+/* How a row, which may start at any address, is cut: `head` single elements up
+ * to the first boundary of 16 bytes, `n_packs` packs, single elements from
+ * `tail` on. */
 struct cut {
-    int64_t head, n_packs, tail; /* tail: where the last elements begin */
+    int64_t head, n_packs, tail;
 };
 
 template <typename T>
@@ -98,7 +101,8 @@ static __device__ inline struct cut cut_row(const T *row, int64_t V)
 
 /* ---- Forward ------------------------------------------------------------ */
 
-/* Of some elements of a row: the sum of e^x is `sum` e^most. */
+/* Running sums over elements of a row: `most` is the largest, the sum of e^x is
+ * sum * e^most, and the sum of x is `total`. */
 struct tally {
     float most, sum, total;
 };
@@ -131,7 +135,7 @@ static __device__ inline void join(struct tally *a, const struct tally &b)
     a->most = most;
 }
 
-/* The thread's share of a row. */
+/* This thread's share of a row. */
 template <typename T>
 static __device__ inline struct tally count_row(const T *x, int64_t V)
 {
@@ -158,7 +162,8 @@ static __device__ inline struct tally count_row(const T *x, int64_t V)
     return tally;
 }
 
-/* Of the whole block; valid in thread 0. */
+/* Joins the tallies of all threads of the block. The result is valid in thread
+ * 0. */
 static __device__ inline struct tally join_block(struct tally tally)
 {
     __shared__ struct tally warps[THREADS / 32];
@@ -180,8 +185,8 @@ static __device__ inline struct tally join_block(struct tally tally)
     return tally;
 }
 
-/* aux [n, 2]: log-sum-exp and loss; zeros in rows that do not count.
- * loss = (1-e) * -log p_label + e * mean of -log p, log p = x - lse. */
+/* aux [n, 2]: log-sum-exp and loss; zeros in rows without weight. loss = (1-e)
+ * * -log p_label + e * mean of -log p, with log p = x - lse. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     row_loss_kernel(float2 *aux, struct loss loss)
@@ -212,7 +217,8 @@ static __device__ inline double warp_sum(double x)
     return x;
 }
 
-/* Of all threads of a block of SUM_THREADS; `shared` has a place per warp. */
+/* Sum over all threads of a block of SUM_THREADS; `shared` has one element per
+ * warp. */
 static __device__ inline double block_sum(double x, double *shared)
 {
     double sum = 0.0;
@@ -226,8 +232,9 @@ static __device__ inline double block_sum(double x, double *shared)
     return sum;
 }
 
-/* Of this member's ids, those that come before the label, whose logit is `own`, in
- * the order of logits. All threads of a block come here. */
+/* Number of this member's ids that rank before the label, whose logit is `own`:
+ * those with a larger logit, or an equal one and a lower id. All threads of the
+ * block must call it. */
 template <typename T>
 static __device__ inline int count_before(const struct loss &loss, const T *x,
                                           int64_t row, float own)
@@ -246,8 +253,8 @@ static __device__ inline int count_before(const struct loss &loss, const T *x,
     return rank;
 }
 
-/* Evaluation: aux[row].x = ids that come before the label in the order of
- * logits. One block per row. */
+/* Evaluation: aux[row].x = number of ids that rank before the label. One block
+ * per row. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     label_rank_kernel(float2 *aux, struct loss loss)
@@ -263,8 +270,9 @@ static __global__ void __launch_bounds__(THREADS)
         aux[row].x = (float)rank;
 }
 
-/* out [VP_LOSS_COLS]: the weighted mean of the rows' losses, 0 if no row counts;
- * and sums of weights. `ranked`: aux has ranks; else those columns are 0. */
+/* out [VP_LOSS_COLS]: the weighted mean of the rows' losses, 0 if no row has
+ * weight, and sums of weights. `ranked`: aux has ranks; else the columns made
+ * of ranks are 0. */
 static __global__ void __launch_bounds__(SUM_THREADS)
     mean_loss_kernel(float *out, const float2 *aux, struct loss loss,
                      bool ranked)
@@ -329,7 +337,8 @@ enum vp_status vp_cuda_cross_entropy_f(const struct vp_cuda_call *call)
 
 /* ---- In a group --------------------------------------------------------- */
 
-/* What members exchange, in the scratch of the call. */
+/* Data that members exchange, in the scratch of the call. `mine_before` and
+ * `all_before` are the numbers of ids before the label. */
 struct shared_rows {
     struct vp_row_part *mine; /* [n] */
     struct vp_row_part *all;  /* [members, n] */
@@ -353,7 +362,8 @@ static struct shared_rows shared_rows_of(const struct vp_cuda_call *call)
     return shared;
 }
 
-/* One block per row; zeros for rows that do not count. */
+/* This member's part of each row; zeros for rows without weight. One block per
+ * row. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     row_part_kernel(struct vp_row_part *parts, struct loss loss)
@@ -373,7 +383,7 @@ static __global__ void __launch_bounds__(THREADS)
                        label_logit(loss, x, row) };
 }
 
-/* The label's logit, which one member has. */
+/* The label's logit. One member has it, the others have 0. */
 static __device__ inline float shared_label(const struct shared_rows &shared,
                                             int64_t row, int64_t n)
 {
@@ -384,7 +394,8 @@ static __device__ inline float shared_label(const struct shared_rows &shared,
     return label;
 }
 
-/* One thread per row: aux as row_loss_kernel() writes it. */
+/* Computes aux from the parts of all members, as row_loss_kernel() does from a
+ * whole row. One thread per row. */
 static __global__ void __launch_bounds__(THREADS)
     join_rows_kernel(float2 *aux, struct shared_rows shared, struct loss loss)
 {
@@ -403,7 +414,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int k = 0; k < shared.n_members; k++) {
         struct vp_row_part part = shared.all[k * loss.n + row];
 
-        if (part.exps != 0.0f) /* it has ids */
+        if (part.exps != 0.0f) /* 0: the member's slice has no ids */
             exps += (double)part.exps * exp((double)(part.most - most));
         sum += (double)part.sum;
     }
@@ -414,6 +425,7 @@ static __global__ void __launch_bounds__(THREADS)
                  e * (lse - mean));
 }
 
+/* Number of this member's ids that rank before the label. One block per row. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     part_before_kernel(struct shared_rows shared, struct loss loss)
@@ -428,7 +440,8 @@ static __global__ void __launch_bounds__(THREADS)
         shared.mine_before[row] = before;
 }
 
-/* One thread per row: aux[row].x as label_rank_kernel() writes it. */
+/* aux[row].x, as label_rank_kernel() writes it, from the numbers of all
+ * members. One thread per row. */
 static __global__ void __launch_bounds__(THREADS)
     join_before_kernel(float2 *aux, struct shared_rows shared, struct loss loss)
 {
@@ -533,7 +546,8 @@ static __device__ inline void grad_pack(T *dx, const T *x, int64_t v,
     vp_put<N>(dx + v, row.add, d);
 }
 
-/* x and dx are cut alike: rows of two tensors of one shape, both aligned. */
+/* x and dx are cut in the same way: both are aligned and have the same
+ * shape. */
 template <typename T>
 static __device__ inline void write_row(T *dx, const T *x, int64_t V,
                                         const struct row_grad &row)
@@ -563,7 +577,7 @@ template <typename T> static __device__ inline void clear_row(T *dx, int64_t V)
         vp_store<1>(dx + cut.tail + threadIdx.x, zeros);
 }
 
-/* Columns that stand for no id. */
+/* Writes zeros to the columns that stand for no id. */
 template <typename T>
 static __device__ inline void clear_rest(T *dx, const struct loss &loss)
 {

@@ -1,6 +1,7 @@
-/* The steps of cross_entropy in a tensor-parallel group: what each member knows of
- * the rows; loss and log-sum-exp of rows, in an evaluation the ids before the label
- * that each member has; their number. */
+/* Steps of F of cross_entropy in a tensor-parallel group (group/meeting.h).
+ * begin: each member's part of the rows. join: log-sum-exp and loss of the
+ * rows; in an evaluation, each member also counts its ids that rank before the
+ * label. end: the sums of these counts, in an evaluation only. */
 #ifndef VP_BACKEND_CUDA_ROWS_CROSS_ENTROPY_H
 #define VP_BACKEND_CUDA_ROWS_CROSS_ENTROPY_H
 

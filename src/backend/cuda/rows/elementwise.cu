@@ -1,5 +1,6 @@
-/* add, scale, copy, dropout and gather: one pass over memory each. Element by
- * element (gather apart), so inputs and outputs may be the same memory. */
+/* Kernels of add, scale, copy, dropout and gather: one pass over memory each.
+ * All but gather work element by element, so inputs and outputs may be the same
+ * memory. */
 #include "backend/cuda/rows/rows.cuh"
 
 enum { THREADS = 256 };
@@ -16,7 +17,8 @@ static enum vp_dtype dtype_of(const struct vp_cuda_call *call)
     return vp_call_value(call, call->args.op->out)->dtype;
 }
 
-/* One thread per pack of N; the last thread does what is left of n. */
+/* Blocks for one thread per pack. The last thread does the remaining
+ * elements. */
 static unsigned blocks_of(int64_t n, int pack)
 {
     return (unsigned)vp_parts_of(vp_parts_of(n, pack), THREADS);
@@ -135,7 +137,8 @@ enum vp_status vp_cuda_scale_b(const struct vp_cuda_call *call)
 
 /* ---- copy --------------------------------------------------------------- */
 
-/* Bits of any type, in pairs of bytes: a float would not carry every int32. */
+/* Copies bits in units of two bytes, whatever the type: a float could not
+ * represent every int32. */
 static __global__ void copy_kernel(uint16_t *dst, const uint16_t *src,
                                    int64_t n)
 {
@@ -174,10 +177,10 @@ enum vp_status vp_cuda_copy_b(const struct vp_cuda_call *call)
 
 /* ---- dropout ------------------------------------------------------------ */
 
-enum { GROUP = 16 }; /* columns that share a call of the generator */
+enum { GROUP = 16 }; /* columns whose random bytes come from one call */
 
-/* The random bytes of GROUP columns from `col` on. SHIFTED: it may be any; the
- * columns of a member's slice are. */
+/* Random bytes of GROUP columns from `col` on. SHIFTED: `col` need not be a
+ * multiple of GROUP, as in a member's slice of columns. */
 template <bool SHIFTED>
 static __device__ inline vp_drop_words<GROUP> words_from(
     const struct vp_drop &drop, struct vp_drop_row at, uint32_t col)
@@ -203,8 +206,8 @@ static __device__ inline vp_drop_words<GROUP> words_from(
     return cut;
 }
 
-/* One thread per group. Their number fits 32 bits: 2^32 groups of two-byte
- * elements would be 128 GiB. */
+/* One thread per group. The number of groups fits in 32 bits: 2^32 groups of
+ * two-byte elements would be 128 GiB. */
 template <typename T, int N, bool SHIFTED>
 static __global__ void drop_kernel(T *dst, const T *src, bool add,
                                    struct vp_drop drop, uint32_t rows,
@@ -281,7 +284,8 @@ enum vp_status vp_cuda_dropout_b(const struct vp_cuda_call *call)
 
 enum { PICK_THREADS = 128 };
 
-/* A block: one row of the list, PICK_THREADS packs of its columns. */
+/* A block works on one row of the list and PICK_THREADS packs of its
+ * columns. */
 static dim3 pick_grid(int64_t n, int64_t cols, int pack)
 {
     return dim3((unsigned)n, (unsigned)vp_parts_of(cols, PICK_THREADS * pack));
@@ -308,8 +312,8 @@ static __global__ void gather_kernel(T *out, const T *x, const int32_t *pick,
         *(vp_pack<T, N> *)out = vp_read<N>(x + row * cols + col);
 }
 
-/* sum = the rows of dout whose pick is `row`, in order; none is before the
- * block's own. */
+/* Adds the rows of dout whose pick is `row` to `sum`, in order. The block's own
+ * row is the first of them. */
 template <typename T, int N>
 static __device__ inline void add_picked(float *sum, const T *dout,
                                          const int32_t *pick, int32_t row,
@@ -336,8 +340,9 @@ static __device__ inline void add_picked(float *sum, const T *dout,
     }
 }
 
-/* The first of the list to pick a row brings what all of them do. Mostly that
- * is the only one: then its gradient is copied. */
+/* Several entries of the list may pick the same row. The block of the first one
+ * adds up their gradients; the others return. Usually there is only one, whose
+ * gradient is copied. */
 template <typename T, int N>
 static __global__ void gather_grad_kernel(T *dx, bool add, const T *dout,
                                           const int32_t *pick, int n,

@@ -1,10 +1,10 @@
-/* embed: out = scale * table[id] + positions[p] + types[t].
+/* Kernels of embed: out = scale * table[id] + positions[p] + types[t].
  *
- * Gradients are sums of rows that are scattered over the batch. The rows of a
- * table row come together by a stable sort of (table row, row); then pieces of
- * the sorted list are summed by one block each, and runs that cross pieces are
- * put together in order. So a frequent token takes no longer than others, and
- * the order of every sum is that of the rows. */
+ * The gradient of a table row is a sum of rows that are scattered over the
+ * batch. A stable sort of (table row, row) brings these together. Pieces of the
+ * sorted list are summed by one block each; then the sums of runs that cross
+ * pieces are joined in order. A frequent token therefore takes no longer than
+ * others, and rows are always added in the order of the batch. */
 #include "backend/cuda/rows/rows.cuh"
 
 extern "C" {
@@ -17,20 +17,21 @@ enum {
     THREADS = 128,
     PIECE = VP_EMBED_PIECE,
     IN_FLIGHT = 4, /* rows that a thread reads at a time */
-    JOINED = 8,    /* pieces that it does */
-    SLICES = 8,    /* of the samples, where positions are summed */
+    JOINED = 8,    /* partial sums that a thread reads at a time */
+    SLICES = 8,    /* slices of the samples in sums of positions */
     TYPE_PARTS = VP_EMBED_TYPE_PARTS,
 };
 
-/* What every kernel here is given. */
+/* Arguments of all kernels. */
 struct embed {
     const int32_t *ids, *type_ids; /* [rows]; type_ids may be NULL */
     const int32_t *at;             /* [rows]: given positions, or NULL */
-    int32_t pad;                   /* -1: none */
+    int32_t pad;                   /* id of padding; -1: none */
     float scale;
     int64_t rows, cols, q_len;
-    /* Of this member's slice of the table of tokens: the first id, and rows. Rows of
-     * other ids are zero here. The first member alone adds positions and types. */
+    /* This member's slice of the token table: its first id, and its number of
+     * rows. The output for ids of other members is zero here. Only the first
+     * member adds positions and types (`leads`). */
     int64_t first_id, n_ids;
     bool leads;
 };
@@ -57,7 +58,7 @@ static struct embed embed_of(const struct vp_cuda_call *call)
     return embed;
 }
 
-/* The row of the table of tokens; -1: another member has it. */
+/* Row of the token table, or -1 if it is in another member's slice. */
 static __device__ inline int64_t own_id(const struct embed &embed, int64_t row)
 {
     int64_t id = embed.ids[row] - embed.first_id;
@@ -70,8 +71,9 @@ static __device__ inline bool is_pad(const struct embed &embed, int64_t row)
     return embed.pad >= 0 && embed.ids[row] == embed.pad;
 }
 
-/* The row of the position table: with padding, the number of other ids before
- * it in the sample, which `thread` of `n_threads` counts its share of. */
+/* With padding, the row of the position table is the number of other ids before
+ * `row` in its sample. Returns the share of that number which `thread` of
+ * `n_threads` counts. */
 static __device__ inline int count_before(const struct embed &embed,
                                           int64_t row, int thread,
                                           int n_threads)
@@ -97,7 +99,7 @@ static __device__ inline void add_row(float *x, const T *row)
         x[i] += y[i];
 }
 
-/* Table rows of one row of the batch; NULL where there is no such table. */
+/* Table rows for one row of the batch; NULL: nothing is added. */
 template <typename T> struct table_rows {
     const T *token, *position, *type;
 };
@@ -132,7 +134,7 @@ static __device__ inline void clear_row(T *out, int64_t cols)
         vp_store<N>(out + col, zeros);
 }
 
-/* One row per block; `tables` are the beginnings of the tables. */
+/* One block per row. `tables`: the first rows of the tables. */
 template <typename T, int N>
 static __global__ void embed_kernel(T *out, table_rows<T> tables,
                                     struct embed embed)
@@ -195,7 +197,7 @@ struct scratch {
     size_t sort_bytes;
 };
 
-/* Bits of the keys 0 .. n; n itself marks rows that do not count. */
+/* Number of bits of the keys 0 .. n. Key n marks rows that are not summed. */
 static int key_bits(int64_t n)
 {
     int bits = 1;
@@ -210,7 +212,7 @@ static int64_t rows_of(const struct vp_graph *graph, vp_par par)
     return par == VP_NONE ? 0 : graph->params[par].rows;
 }
 
-/* Cuts the scratch of a call. */
+/* Divides the scratch of a call into its areas. */
 static struct scratch scratch_of(const struct vp_kargs *args)
 {
     struct vp_embed_scratch areas = vp_cuda_embed_areas(args->graph, args->op);
@@ -229,20 +231,23 @@ static struct scratch scratch_of(const struct vp_kargs *args)
 
 /* ---- Scattered sums ----------------------------------------------------- */
 
-/* table [n_keys, cols] += scale * the rows of dout, by their keys. */
+/* table [n_keys, cols] (+)= scale * the sum of the rows of dout with each
+ * key. */
 struct scatter {
     const uint32_t *keys, *rows; /* sorted by key, then row */
     const void *dout;            /* [n_rows, cols] */
     float *table;
-    float *parts; /* [pieces, 2, cols]: of the run that began earlier, of the
-                     run that goes on */
+    /* [pieces, 2, cols]: the sum of the run that began in an earlier piece, and
+     * the sum of the run that continues in the next piece. */
+    float *parts;
     float scale;
-    bool add; /* the table has gradients already */
+    bool add; /* the table holds earlier gradients */
     int64_t n_rows, cols;
     uint32_t n_keys;
 };
 
-/* Of sorted rows [begin, begin + n): their keys, and the two next to them. */
+/* Keys and rows number [begin, begin + n) of the sorted list, and the keys
+ * before and after them. */
 struct piece {
     uint32_t before, key[PIECE], after;
     uint32_t row[PIECE];
@@ -265,7 +270,8 @@ static __device__ inline void read_piece(struct piece *piece,
     __syncthreads();
 }
 
-/* The sum of a run that ends with element i of the piece: final, or a part. */
+/* Stores the sum of a run that ends with element i of the piece: in the table
+ * if the run is complete, else in `parts`. */
 template <int N>
 static __device__ inline void end_run(const struct scatter &s,
                                       const struct piece *piece, int i, int n,
@@ -323,8 +329,8 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* The first piece after `piece` that does not begin with `key`; all threads of
- * the block look at one each. */
+/* Returns the first piece after `piece` that does not begin with `key`. All
+ * threads of the block must call it; each looks at one piece at a time. */
 static __device__ inline int64_t end_of_key(const struct scatter &s,
                                             int64_t piece, uint32_t key)
 {
@@ -340,7 +346,8 @@ static __device__ inline int64_t end_of_key(const struct scatter &s,
     return end;
 }
 
-/* Of the runs that cross pieces: the one that began in piece blockIdx.x. */
+/* Adds up the parts of a run that crosses pieces and began in piece blockIdx.x,
+ * if there is one. */
 template <int N>
 static __global__ void __launch_bounds__(THREADS)
     join_pieces_kernel(struct scatter s)
@@ -355,9 +362,9 @@ static __global__ void __launch_bounds__(THREADS)
         return;
     key = s.keys[end - 1];
     if (s.keys[end] != key || key == s.n_keys)
-        return; /* it does not go on */
+        return; /* the last run ends here */
     if (begin > 0 && s.keys[begin - 1] == key)
-        return; /* it began earlier */
+        return; /* it began in an earlier piece */
     end = end_of_key(s, piece, key);
     if (col >= s.cols)
         return;
@@ -398,8 +405,8 @@ static void scatter_rows(const struct scatter *s, cudaStream_t stream)
         launch_scatter<T, 1>(s, stream);
 }
 
-/* The table row of every row of the batch; n_keys for padding, and for ids that
- * another member has. */
+/* Sets the key of every row of the batch, which is its table row; n_keys for
+ * padding, and for ids of other members. */
 static __global__ void key_kernel(uint32_t *keys, uint32_t *rows,
                                   struct embed embed, bool by_position,
                                   uint32_t n_keys)
@@ -419,7 +426,8 @@ static __global__ void key_kernel(uint32_t *keys, uint32_t *rows,
         keys[row] = n_keys;
 }
 
-/* The gradient of table `which`, by sorting: tokens, or counted positions. */
+/* Gradient of table `which`, by sorting: tokens (0), or positions counted
+ * without padding (1). */
 static void scatter_table(const struct vp_cuda_call *call,
                           const struct embed *embed, struct scratch *scratch,
                           int which)
@@ -444,7 +452,7 @@ static void scatter_table(const struct vp_cuda_call *call,
         scratch->sort, scratch->sort_bytes, scratch->keys, scratch->sorted_keys,
         scratch->rows, scratch->sorted_rows, (int)embed->rows, 0,
         key_bits(n_keys), call->stream);
-    if (!s.add) /* rows that the batch does not touch */
+    if (!s.add) /* rows that do not occur in the batch */
         cudaMemsetAsync(s.table, 0,
                         (size_t)(n_keys * s.cols) * sizeof(*s.table),
                         call->stream);
@@ -452,10 +460,10 @@ static void scatter_table(const struct vp_cuda_call *call,
                  scatter_rows<T>(&s, call->stream));
 }
 
-/* ---- Positions: every sample has each of them once ---------------------- */
+/* ---- Positions: each occurs once in every sample ------------------------ */
 
-/* A block: one position, 32 packs of columns; each warp sums a slice of the
- * samples, the first one the slices. */
+/* One block for each position and 32 packs of columns. Each warp sums a slice
+ * of the samples; the first warp adds the slices. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(32 * SLICES)
     position_kernel(float *table, bool add, const T *dout, struct embed embed)
@@ -509,14 +517,14 @@ static void sum_positions(const struct vp_cuda_call *call,
         launch_positions<T, 1>(call, embed);
 }
 
-/* ---- Types: few of them, each of many rows ------------------------------ */
+/* ---- Types: few table rows, each with many rows ------------------------- */
 
 static int64_t type_part_rows(int64_t rows)
 {
     return vp_parts_of(rows, TYPE_PARTS);
 }
 
-/* parts [n_parts, types, cols]; a block: one part, one type. */
+/* parts [n_parts, types, cols]. One block for each part and type. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(THREADS)
     type_kernel(float *parts, const T *dout, struct embed embed, int64_t part)

@@ -1,15 +1,15 @@
 /* Runs of calls that one launch does with the same bits.
  *
- *   F  [dropout,] add [, layernorm]: how a residual branch ends
- *   B  [copy,] layernorm B [, layernorm W] [, dropout B]: and how it begins;
- *      the copy is that of a gradient that others still read. The sums for
- *      the bias of the linear at the end of the branch come along
- *   B  attention B: with the sums for the bias of the linear before
+ *   F  [dropout,] add [, layernorm]: the end of a residual branch.
+ *   B  [copy,] layernorm B [, layernorm W] [, dropout B]: the same end in
+ *      backward. The copy is that of a gradient which other calls still read.
+ *      Also computes the bias gradient of the last linear of the branch.
+ *   B  attention B: also computes the bias gradient of the linear before it.
  *
- * The memory plan knows nothing of this: what one call of a run writes may lie
- * over what an earlier one reads. As every thread reads its columns of a row
- * before it writes them, that is harmless where both are the same rows of the
- * same memory, and such a run is left to the single kernels otherwise. */
+ * The memory plan does not take fusion into account: a call of a run may write
+ * to memory that an earlier one reads. Every thread reads its columns of a row
+ * before it writes them, so this is harmless if both are the same rows of the
+ * same memory. In all other cases the calls are run one by one. */
 #include "backend/cuda/rows/rows.cuh"
 
 static bool is(const struct vp_cuda_call *call, enum vp_op_kind kind,
@@ -18,8 +18,8 @@ static bool is(const struct vp_cuda_call *call, enum vp_op_kind kind,
     return call->args.op->kind == kind && call->phase == phase;
 }
 
-/* Dropout of a member's slice of columns, which other kernels do not count from the
- * first column on. */
+/* True for dropout of a member's slice of columns. The fused kernels cannot do
+ * it: they count random bytes from the first column on. */
 static bool drops_slices(const struct vp_cuda_call *call)
 {
     return vp_call_value(call, call->args.op->out)->spread == VP_SPREAD_COLS;
@@ -36,17 +36,20 @@ static bool same_shape(const struct vp_cuda_call *a,
 
 /* ---- Memory ------------------------------------------------------------- */
 
+/* Memory that a run reads or writes. `by_row`: each thread accesses its own
+ * elements of a tensor [rows, cols] only. */
 struct span {
     const char *begin;
     int64_t n_bytes;
     bool written, by_row;
 };
 
-/* What a run reads and writes; weights and their gradients lie elsewhere. */
+/* All memory that a run reads and writes, except weights and their gradients,
+ * which never overlap it. */
 struct spans {
     struct span span[8];
     int n;
-    int64_t n_bytes; /* of the tensors [rows, cols] */
+    int64_t n_bytes; /* size of a tensor [rows, cols] */
 };
 
 static void note(struct spans *spans, const void *p, int64_t n_bytes,
@@ -87,7 +90,7 @@ static bool any_conflict(const struct spans *spans)
 
 /* ---- Forward ------------------------------------------------------------ */
 
-/* `to` takes what `from` makes as its first input. */
+/* True if the first input of `to` is the output of `from`. */
 static bool feeds(const struct vp_cuda_call *from,
                   const struct vp_cuda_call *to)
 {
@@ -95,7 +98,7 @@ static bool feeds(const struct vp_cuda_call *from,
            from->args.out == to->args.in[0];
 }
 
-/* `drop` may be NULL. */
+/* `drop` may be NULL: no dropout. */
 static struct vp_residual residual_of(const struct vp_cuda_call *drop,
                                       const struct vp_cuda_call *add)
 {
@@ -129,7 +132,7 @@ static struct spans spans_of(const struct vp_residual *res, int64_t n_bytes)
     return spans;
 }
 
-/* One thread per pack; their number fits 32 bits. */
+/* One thread per pack. The number of packs fits in 32 bits. */
 template <typename T, int N>
 static __global__ void residual_kernel(struct vp_residual res)
 {
@@ -220,17 +223,18 @@ static int run_forward(const struct vp_cuda_call *calls, int n_calls)
 
 /* ---- Backward ----------------------------------------------------------- */
 
-/* NULL: not part of the run. */
+/* The calls of a run in backward; NULL: not part of it. */
 struct grad_run {
     const struct vp_cuda_call *copy, *norm, *w, *drop;
-    struct vp_cuda_call *linear; /* W, later in the list: its bias alone */
-    struct vp_cuda_call *end;    /* the call after the run */
+    /* W later in the list, whose bias gradient the run computes. */
+    struct vp_cuda_call *linear;
+    struct vp_cuda_call *end; /* the call after the run */
     int n;
 };
 
-/* The branch that `norm` begins with in backward, if nothing is dropped there:
- * what is added to the trunk before it, and whose gradient is complete with
- * that of `norm`, which is the first to read the sum. */
+/* Returns the value that is added to the trunk just before `norm`, if there is
+ * no dropout between them; else VP_NONE. Its gradient must be complete after B
+ * of `norm`, so `norm` must be the first operator that reads the sum. */
 static vp_val plain_branch(const struct vp_cuda_call *norm)
 {
     const struct vp_graph *graph = norm->args.graph;
@@ -249,8 +253,8 @@ static vp_val plain_branch(const struct vp_cuda_call *norm)
     return branch;
 }
 
-/* The W call that sums up the columns of `grad`, which the run writes, and of
- * nothing else: that of the linear whose output is `branch`. */
+/* Returns the W call of the linear whose output is `branch`, if its bias
+ * gradient is the column sums of `grad`, which the run writes; else NULL. */
 static struct vp_cuda_call *find_linear(const struct grad_run *run,
                                         vp_val branch, const void *grad,
                                         const struct vp_cuda_call *end)

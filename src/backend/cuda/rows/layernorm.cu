@@ -1,19 +1,19 @@
-/* layernorm: out = xhat * gamma + beta, xhat = (x - mean) / std.
- * x, out: [rows, C]; gamma, beta: [C]; aux0: mean and 1 / std, [rows, 2].
+/* Kernels of layernorm: out = xhat * gamma + beta, xhat = (x - mean) / std. x,
+ * out: [rows, C]; gamma, beta: [C]; aux0: mean and 1 / std, [rows, 2].
  *
- * A row is read once and stays in the registers of some threads. In backward
- * these have the same few columns of many rows, so the sums over rows need no
- * exchange between them; the rows to come wait in shared memory. Neighbours in
- * a list (dropout, add) can be done on the way: what counts is then the number
- * of instructions per element, about 40 in backward, as much as memory. Rows
- * that are too long or not aligned have plain kernels. */
+ * A row is read once and stays in registers. In backward each thread has the
+ * same few columns of many rows, so that sums over rows need no exchange
+ * between threads; the next rows are loaded into shared memory. Neighbouring
+ * calls in a list (dropout, add) can be fused. The number of instructions per
+ * element, about 40 in backward, then matters as much as memory. Rows that are
+ * too long or not aligned have plain kernels. */
 #include "backend/cuda/ptx/copy.cuh"
 #include "backend/cuda/rows/rows.cuh"
 
 enum {
-    WIDE = 1024, /* packs of a row, at most */
-    PACKS = 4,   /* of a row that a thread has in forward */
-    PLAIN = 256, /* threads where a row is read several times */
+    WIDE = 1024, /* maximum number of packs in a row */
+    PACKS = 4,   /* packs of a row per thread in forward */
+    PLAIN = 256, /* threads of the plain kernels */
 };
 
 template <typename T> static bool fits_registers(int64_t cols)
@@ -21,13 +21,13 @@ template <typename T> static bool fits_registers(int64_t cols)
     return vp_fits_packs<T>(cols) && cols / vp_vec<T>::N <= WIDE;
 }
 
-/* Of a row, in whole warps. */
+/* Number of threads for a row, in whole warps, with `packs` packs each. */
 template <typename T> static unsigned threads_of(int64_t cols, int packs)
 {
     return (unsigned)vp_parts_of(cols / vp_vec<T>::N, 32 * packs) * 32;
 }
 
-/* The threads that have a row: a line of the block. */
+/* Barrier of the threads that share a row: those with the same threadIdx.y. */
 static __device__ inline void wait_for_team(void)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x)
@@ -41,8 +41,8 @@ static __device__ inline float xhat_of(float x, float2 stat)
     return (x - stat.x) * stat.y;
 }
 
-/* Of the threads of a row; `shared` has a float for each warp of the block and
- * may be used once. */
+/* Sum over the threads of a row. `shared` has a float for each warp of the
+ * block; each call needs its own. */
 static __device__ inline float row_sum(float x, float *shared)
 {
     int n_warps = blockDim.x / 32;
@@ -60,13 +60,14 @@ static __device__ inline float row_sum(float x, float *shared)
     return sum;
 }
 
-/* The column where a thread's pack p begins. */
+/* First column of this thread's pack number p. */
 template <int N> static __device__ inline uint32_t pack_col(int p)
 {
     return (p * blockDim.x + threadIdx.x) * N;
 }
 
-/* x = a thread's packs of what is normalised. */
+/* Sets x to this thread's packs of the input, which may be the end of a
+ * residual branch. */
 template <typename T, int N>
 static __device__ inline void read_packs(float (*x)[N],
                                          const struct vp_residual &res,
@@ -96,7 +97,7 @@ static __device__ inline void read_packs(float (*x)[N],
             vp_end_residual<T, N>(x[p], in[p], words[p], res, row, col[p]);
 }
 
-/* A line of the block has a row; `share` is one over its columns. */
+/* One row for each threadIdx.y of the block. `share`: 1 / columns. */
 template <typename T>
 static __global__ void __launch_bounds__(WIDE / PACKS)
     norm_kernel(struct vp_norm norm, float share)
@@ -153,7 +154,7 @@ template <typename T>
 static bool launch_norm(const struct vp_norm *norm, cudaStream_t stream)
 {
     unsigned threads = threads_of<T>(norm->in.cols, PACKS);
-    unsigned rows; /* of a block */
+    unsigned rows; /* rows per block */
 
     if (!fits_registers<T>(norm->in.cols))
         return false;
@@ -170,7 +171,7 @@ bool vp_cuda_norm(const struct vp_norm *norm, enum vp_dtype dtype,
     VP_WITH_TYPE(dtype, return launch_norm<T>(norm, stream));
 }
 
-/* Any number of columns: the row is read once for each of its sums. */
+/* For any number of columns: the row is read again for each of its sums. */
 template <typename T>
 static __global__ void plain_norm_kernel(struct vp_norm norm)
 {
@@ -231,14 +232,14 @@ enum vp_status vp_cuda_layernorm_f(const struct vp_cuda_call *call)
 
 /* ---- Backward ----------------------------------------------------------- */
 
-/* The rows that teams work on next: a pack of each, for each thread, which
- * alone reads and writes it. */
+/* The next rows of each team. A thread has one pack of each row, which only
+ * this thread accesses. */
 template <typename T, int N_ROWS, int THREADS, int TEAMS> struct norm_ahead {
     vp_pack<T, vp_vec<T>::N> x[N_ROWS][TEAMS][THREADS],
         dout[N_ROWS][TEAMS][THREADS];
 };
 
-/* What dx is made of, of those that it works on; g = dout * gamma. */
+/* Terms of dx for the rows that a thread works on; g = dout * gamma. */
 template <int N, int N_ROWS> struct norm_terms {
     float xhat[N_ROWS][N], g[N_ROWS][N], rstd[N_ROWS];
 };
@@ -246,19 +247,19 @@ template <int N, int N_ROWS> struct norm_terms {
 /* A thread's sums over rows. */
 template <int N> struct norm_sums {
     float dgamma[N], dbeta[N];
-    float dbranch[N]; /* of dx, or of what dropout makes of it */
+    float dbranch[N]; /* sums of dx, after dropout if there is any */
 };
 
-/* Rows and columns have 32 bits, so this is one instruction. */
+/* Rows and columns have 32 bits, so the product is one instruction. */
 static __device__ inline int64_t element(const struct vp_norm_grad &grad,
                                          uint32_t row, uint32_t col)
 {
     return (int64_t)((uint64_t)row * (uint32_t)grad.cols + col);
 }
 
-/* Sends for the team's rows from `row` on. Rows from `end` on, and columns that
- * are not there, come as zeros. `base` has no place there: it comes nearer and
- * is read in time. */
+/* Starts to load the team's rows from `row` on. Rows from `end` on, and columns
+ * beyond the last, are filled with zeros. For `base` there is no room in shared
+ * memory: it is prefetched into the L2 cache, and read later. */
 template <typename T, int N_ROWS, int THREADS, int TEAMS>
 static __device__ inline void send_for_rows(
     norm_ahead<T, N_ROWS, THREADS, TEAMS> *ahead, float2 *stat,
@@ -294,7 +295,8 @@ static __device__ inline void read_base(vp_pack<T, N> (&base)[N_ROWS],
                                  element(grad, row, col));
 }
 
-/* Of a thread's packs: sum g and sum g * xhat of the first row, and of the
+/* Takes the loaded rows, and adds to the column sums. Returns, for this
+ * thread's packs, sum g and sum g * xhat of the first row, then of the
  * second. */
 template <typename T, int N_ROWS, int THREADS, int TEAMS, int N>
 static __device__ inline float4 take_rows(
@@ -327,8 +329,8 @@ static __device__ inline float4 take_rows(
     return make_float4(sum[0], sum[1], sum[2], sum[3]);
 }
 
-/* Sums over a warp: of x in its first eight lanes, of y in the next, ... With
- * every exchange a lane has half as many to go on with. */
+/* Sums over a warp: lanes 0 .. 7 return the sum of x, the next eight that of y,
+ * then z, w. Each exchange halves the number of values per lane. */
 static __device__ inline float warp_sums(float4 v)
 {
     bool upper = threadIdx.x & 16, odd = threadIdx.x & 8;
@@ -348,8 +350,7 @@ static __device__ inline float4 add4(float4 a, float4 b)
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-/* The same over the threads of a row; `shared` has four floats for each
- * warp. */
+/* Sums over the threads of a row; `shared` has a float4 for each warp. */
 template <int WARPS>
 static __device__ inline float4 row_sums(float4 sum, float4 *shared)
 {
@@ -375,8 +376,8 @@ static __device__ inline void add_pack(float *dx, const vp_pack<T, N> &base)
         dx[i] = vp_get(base, i) + dx[i];
 }
 
-/* dx of a pack from element `at` on: (g - mean(g) - xhat * mean(g * xhat)) /
- * std. */
+/* Writes dx of a pack from element `at` on: (g - mean(g) - xhat * mean(g *
+ * xhat)) / std, + base. */
 template <typename T, int N>
 static __device__ inline void write_dx(float *dx,
                                        const struct vp_norm_grad &grad,
@@ -394,7 +395,7 @@ static __device__ inline void write_dx(float *dx,
     vp_write((T *)grad.dx + at, vp_round_pack<T, N>(dx));
 }
 
-/* What dropout makes of dx. */
+/* Writes dropout(dx), and returns it in `dx`. */
 template <typename T, int N>
 static __device__ inline void write_dbranch(float *dx,
                                             const struct vp_norm_grad &grad,
@@ -445,7 +446,8 @@ static __device__ inline void write_sums(
         vp_store<N>(part + 2 * grad.cols, sums.dbranch);
 }
 
-/* The bytes for dropout of a thread's pack of a row, and of its team's next. */
+/* Random bytes for this thread's pack of a row, and of the team's next row,
+ * which is `to_next` rows further. */
 template <int N>
 static __device__ inline void read_words(vp_drop_words<N> *words,
                                          const struct vp_drop &drop,
@@ -458,8 +460,8 @@ static __device__ inline void read_words(vp_drop_words<N> *words,
     vp_words_of_two<N>(words, drop, { at, col }, { next, col });
 }
 
-/* A block has one part of the rows. Its teams of THREADS share them row by row,
- * each N_ROWS at a time, and copy the next ones meanwhile. */
+/* One block for each part of the rows. Its teams of THREADS threads take the
+ * rows in turn, N_ROWS at a time, and load the next ones while they compute. */
 template <typename T, int N_ROWS, int THREADS, int TEAMS>
 static __global__ void __launch_bounds__(THREADS *TEAMS)
     norm_grad_kernel(struct vp_norm_grad grad, uint32_t part, float share)
@@ -477,7 +479,7 @@ static __global__ void __launch_bounds__(THREADS *TEAMS)
     vp_pack<T, N> beta = {};
     norm_sums<N> sums = {};
     float2 stat[N_ROWS];
-    int buffer = 0; /* of `warps`; the other one may still be read */
+    int buffer = 0; /* index in `warps`; the other may still be read */
 
     send_for_rows(&shared.ahead, stat, grad, row, end, col);
     if (col < grad.cols) {
@@ -527,7 +529,7 @@ static __global__ void __launch_bounds__(THREADS *TEAMS)
     if (!grad.parts)
         return;
     vp_copy_wait<0>();
-    __syncthreads(); /* `ahead` is no longer used */
+    __syncthreads(); /* shared.sums takes the memory of shared.ahead */
     write_sums(grad, sums, col, shared.sums);
 }
 
@@ -573,7 +575,7 @@ bool vp_cuda_norm_sums_columns(int64_t cols, enum vp_dtype dtype)
                                threads_of<T>(cols, 1) <= VP_TEAM);
 }
 
-/* Any number of columns: dx of a row per block. */
+/* For any number of columns: dx of one row per block. */
 template <typename T>
 static __global__ void plain_dx_kernel(struct vp_norm_grad grad)
 {
@@ -606,7 +608,7 @@ static __global__ void plain_dx_kernel(struct vp_norm_grad grad)
     }
 }
 
-/* ... and the sums of a part, a column per thread. */
+/* For any number of columns: the sums of a part, one column per thread. */
 template <typename T>
 static __global__ void plain_parts_kernel(struct vp_norm_grad grad,
                                           int64_t part)

@@ -1,6 +1,6 @@
-/* What the kernels share that go over rows of elements: packs of elements, the
- * dropout of a pack, sums over rows in parts, layer norm with what is next to
- * it in a list. */
+/* Shared by the kernels that work on rows of elements: packs of elements,
+ * dropout of a pack, sums over rows in parts, and layer norm fused with its
+ * neighbours. */
 #ifndef VP_BACKEND_CUDA_ROWS_ROWS_CUH
 #define VP_BACKEND_CUDA_ROWS_ROWS_CUH
 
@@ -14,8 +14,8 @@ static inline const struct vp_value *vp_call_value(
 
 /* ---- Packs: N elements of one thread ------------------------------------ */
 
-/* A pack is as wide as one access where all rows of a tensor are aligned for
- * it, else a single element. */
+/* True if a row consists of packs of 16 bytes, all aligned; else packs of one
+ * element are used. */
 template <typename T> static inline bool vp_fits_packs(int64_t cols)
 {
     return cols % vp_vec<T>::N == 0;
@@ -35,7 +35,7 @@ static __device__ inline vp_pack<T, N> vp_read(const T *src)
     return *(const vp_pack<T, N> *)src;
 }
 
-/* Words of a pack hold one float, or two elements of two bytes. */
+/* Word number i of a pack: one float, or two elements of two bytes. */
 static __device__ inline uint32_t vp_word(const uint4 *quad, int i)
 {
     const uint4 &q = quad[i / 4];
@@ -43,7 +43,7 @@ static __device__ inline uint32_t vp_word(const uint4 *quad, int i)
     return i % 4 < 2 ? (i % 4 == 0 ? q.x : q.y) : (i % 4 == 2 ? q.z : q.w);
 }
 
-/* Element i of a pack; i is known when compiling. */
+/* Element i of a pack, as float; i is a compile-time constant. */
 template <typename T, int N>
 static __device__ inline float vp_get(const vp_pack<T, N> &pack, int i)
 {
@@ -65,7 +65,8 @@ static __device__ inline void vp_load(float *dst, const T *src)
         dst[i] = vp_get(pack, i);
 }
 
-/* Four words of a pack, from as many floats as they hold. */
+/* Four words of a pack, from the 4 floats or 8 two-byte elements that they
+ * hold. */
 template <typename T> static __device__ inline uint4 vp_quad(const float *src)
 {
     if constexpr (sizeof(T) == 4)
@@ -77,7 +78,8 @@ template <typename T> static __device__ inline uint4 vp_quad(const float *src)
             vp_pair(src[4], src[5], T()), vp_pair(src[6], src[7], T()));
 }
 
-/* In pairs: converting one by one takes four times as long. */
+/* Converts pairs of elements: converting one by one takes four times as
+ * long. */
 template <typename T, int N>
 static __device__ inline vp_pack<T, N> vp_pack_of(const float *src)
 {
@@ -103,7 +105,7 @@ static __device__ inline void vp_write(T *dst, const vp_pack<T, N> &pack)
         for (int i = 0; i < N; i += vp_vec<T>::N) {
             const uint4 &q = pack.quad[i / vp_vec<T>::N];
 
-            /* The compiler may make four narrow stores of a wide one. */
+            /* The compiler may split a wide store into four narrow ones. */
             asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(dst + i),
                          "r"(q.x), "r"(q.y), "r"(q.z), "r"(q.w)
                          : "memory");
@@ -117,7 +119,7 @@ static __device__ inline void vp_store(T *dst, const float *src)
     vp_write(dst, vp_pack_of<T, N>(src));
 }
 
-/* x as it will be read again from a tensor. */
+/* Rounds x to the type T, in place, and returns the pack to be stored. */
 template <typename T, int N>
 static __device__ inline vp_pack<T, N> vp_round_pack(float *x)
 {
@@ -129,7 +131,8 @@ static __device__ inline vp_pack<T, N> vp_round_pack(float *x)
     return pack;
 }
 
-/* dst = src, or dst += src. */
+/* dst = src, or dst += src if `add`. Leaves the result before rounding in
+ * `src`. */
 template <int N, typename T>
 static __device__ inline void vp_put(T *dst, bool add, float *src)
 {
@@ -149,12 +152,13 @@ static __device__ inline uint32_t vp_rng_word(const struct vp_rng4 &r, int i)
     return i < 2 ? (i == 0 ? r.v[0] : r.v[1]) : (i == 2 ? r.v[2] : r.v[3]);
 }
 
-/* The random bytes of N columns, four to a word. */
+/* Random bytes of N columns, four in a word. */
 template <int N> struct vp_drop_words {
     uint32_t word[(N + 3) / 4];
 };
 
-/* From `col` on; N is 1, 4, 8 or 16 and divides col. */
+/* Random bytes of the N columns from `col` on; N is 1, 4, 8 or 16 and divides
+ * col. */
 template <int N>
 static __device__ inline vp_drop_words<N> vp_words_of(
     const struct vp_drop &drop, struct vp_drop_row at, uint32_t col)
@@ -170,14 +174,15 @@ static __device__ inline vp_drop_words<N> vp_words_of(
     return words;
 }
 
-/* The place of a pack in a tensor. */
+/* Position of a pack in a tensor. */
 struct vp_drop_place {
     struct vp_drop_row row;
     uint32_t col;
 };
 
-/* The same of two packs that a thread has, for all threads of a warp together:
- * neighbours share a group in both, and each makes the bytes of one. */
+/* The random bytes of two packs of a thread. All threads of a warp must call
+ * it: neighbouring lanes need the same two groups of 16 columns, so each
+ * generates one of them and they exchange halves. */
 template <int N>
 static __device__ inline void vp_words_of_two(vp_drop_words<N> *words,
                                               const struct vp_drop &drop,
@@ -204,8 +209,8 @@ static __device__ inline void vp_words_of_two(vp_drop_words<N> *words,
     }
 }
 
-/* By byte i of a word, which is compared where it is; the threshold may have
- * nine bits. */
+/* True if byte i of the word is below the threshold, which may have nine bits.
+ * The byte is compared in place, without shifting it down. */
 static __device__ inline bool vp_drops(uint32_t word, int i, uint32_t threshold)
 {
     return i == 3 ? word >> 24 < threshold
@@ -224,13 +229,14 @@ static __device__ inline void vp_drop_pack(float *x, const struct vp_drop &drop,
 
 /* ---- Sums over rows ----------------------------------------------------- */
 
-/* A block has a part of the rows: row r of a part belongs to team r % VP_TEAMS.
- * A thread adds its columns of its team's rows in order, the block its teams, a
- * second kernel the parts. So a kernel that sums up the columns of a matrix on
- * the way gets the bits of vp_cuda_column_sums(). */
-enum { VP_TEAM = 128 }; /* threads at most, a pack each */
+/* A block sums a part of the rows; row r of a part belongs to team r %
+ * VP_TEAMS. A thread adds its columns of its team's rows in order, the block
+ * adds its teams, and a second kernel adds the parts. A kernel that follows
+ * this order while it does other work gets the bits of
+ * vp_cuda_column_sums(). */
+enum { VP_TEAM = 128 }; /* largest number of threads, one pack each */
 
-/* Sums of the other teams of a block, for the first one. */
+/* Sums of all teams of a block but the first, which adds them. */
 template <int N, int THREADS, int TEAMS> struct vp_team_sums {
     float sum[TEAMS > 1 ? TEAMS - 1 : 1][N][THREADS];
 };
@@ -246,7 +252,8 @@ static __device__ inline void vp_put_team(
         shared->sum[threadIdx.y - 1][i][threadIdx.x] = sum[i];
 }
 
-/* After a barrier. */
+/* Adds the sums of the other teams, in the first team. Call it after a
+ * barrier. */
 template <int N, int THREADS, int TEAMS>
 static __device__ inline void vp_add_teams(
     float *sum, const vp_team_sums<N, THREADS, TEAMS> *shared)
@@ -258,10 +265,10 @@ static __device__ inline void vp_add_teams(
             sum[i] += shared->sum[team - 1][i][threadIdx.x];
 }
 
-/* dst[k] (+)= the sum over parts, each [n_dst, cols]. */
+/* dst[k] (+)= the sum over all parts, each [n_dst, cols]. */
 struct vp_part_sums {
     const float *parts; /* [n_parts, n_dst, cols] */
-    float *dst[3];      /* NULL: not wanted */
+    float *dst[3];      /* NULL: not computed */
     int n_dst;
     int64_t n_parts, cols;
     bool add;
@@ -271,18 +278,19 @@ void vp_cuda_add_parts(const struct vp_part_sums *sums, cudaStream_t stream);
 
 /* ---- Layer norm, and its neighbours ------------------------------------- */
 
-/* dropout(x) + trunk: the end of a residual branch. Also x alone. */
+/* The end of a residual branch: sum = dropout(x) + trunk. Also used for x
+ * alone. */
 struct vp_residual {
     const void *x;
     bool has_drop;
     struct vp_drop drop;
-    void *dropped;     /* NULL: nobody reads it */
+    void *dropped;     /* receives dropout(x); NULL: not stored */
     const void *trunk; /* NULL: no addition */
     void *sum;
     int64_t rows, cols;
 };
 
-/* N columns of what it is made of. */
+/* N columns of the inputs of a residual. */
 template <typename T, int N> struct vp_residual_pack {
     vp_pack<T, N> x, trunk;
 };
@@ -300,7 +308,8 @@ static __device__ inline vp_residual_pack<T, N> vp_read_residual(
     return in;
 }
 
-/* x = the sum, with the rounding of the operators it is made of. */
+/* Sets x to the sum, rounded wherever the single operators would round, and
+ * stores the results. */
 template <typename T, int N>
 static __device__ inline void vp_end_residual(float *x,
                                               const vp_residual_pack<T, N> &in,
@@ -338,37 +347,40 @@ struct vp_norm {
     float *stat; /* [rows, 2]: mean, 1/std */
 };
 
-/* dx = base + what comes through the layer norm; dbranch = dropout(dx). The
- * sums of dgamma and dbeta, and of the columns of dbranch, are left in
- * parts. */
+/* dx = base + the gradient through the layer norm; dbranch = dropout(dx).
+ * Partial sums of dgamma, dbeta, and of the columns of dbranch, are stored in
+ * `parts`. */
 struct vp_norm_grad {
     const void *x, *dout, *gamma, *beta;
     const float *stat;
-    void *dx; /* NULL: not wanted; then no dbranch, no recomputed_out either */
-    void *
-        recomputed_out; /* the layer norm's output once more; NULL: not wanted */
-    const void *base;   /* NULL: dx is written, not added to */
-    float *parts;       /* [vp_norm_parts(), n_sums, cols]; NULL: not wanted */
-    int n_sums;    /* 2, or 3 with those of dbranch, or dx without dropout */
-    void *dbranch; /* NULL: no dropout follows */
+    void *dx; /* NULL: not computed, nor dbranch and recomputed_out */
+    void *recomputed_out; /* the output, computed again; NULL: not stored */
+    const void *base;     /* NULL: dx is overwritten */
+    float *parts;         /* [vp_norm_parts(), n_sums, cols]; NULL: no sums */
+    int n_sums;    /* 2; 3 with the sums of dbranch (of dx without dropout) */
+    void *dbranch; /* NULL: no dropout */
     struct vp_drop drop;
     int64_t rows, cols;
 };
 
-/* False where rows do not fit the registers of a block; nothing is done then.
- * The calls of layernorm alone work at every size. */
+/* Return false, without doing anything, if rows do not fit in the registers of
+ * a block. vp_cuda_layernorm_f(), _b() and _w() work at every size. */
 bool vp_cuda_norm(const struct vp_norm *norm, enum vp_dtype dtype,
                   cudaStream_t stream);
 bool vp_cuda_norm_grad(const struct vp_norm_grad *grad, enum vp_dtype dtype,
                        cudaStream_t stream);
 
+/* Arguments of a call of layernorm alone. */
 struct vp_norm vp_cuda_norm_of(const struct vp_cuda_call *call);
 struct vp_norm_grad vp_cuda_norm_grad_of(const struct vp_cuda_call *call);
-/* The second half of W: from parts in the call's scratch to dpar, and to
- * dbranch_sums, (+)= of cols floats, unless that is NULL. */
+/* The second half of W: adds the parts in the call's scratch, and writes dpar
+ * and, unless it is NULL, dbranch_sums [cols]; adds to them if the minibatch
+ * accumulates. */
 void vp_cuda_norm_finish(const struct vp_cuda_call *w, float *dbranch_sums);
-/* Whether the sums of dbranch are those of vp_cuda_column_sums(). */
+/* Returns true if the sums of dbranch have the bits of
+ * vp_cuda_column_sums(). */
 bool vp_cuda_norm_sums_columns(int64_t cols, enum vp_dtype dtype);
+/* Returns true if W has any gradient to write. */
 bool vp_cuda_norm_wants_w(const struct vp_cuda_call *w);
 
 #endif
