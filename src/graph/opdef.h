@@ -1,6 +1,5 @@
-/* The operator table: one row per operator says what lowering needs to know.
- * To add an operator: a row here, a builder in graph.h, a kernel row per
- * backend. */
+/* The operator table: one row per operator has what lowering needs to know.
+ * docs/extend/add-an-operator.md lists the files that a new operator touches. */
 #ifndef VP_GRAPH_OPDEF_H
 #define VP_GRAPH_OPDEF_H
 

@@ -1,5 +1,5 @@
 /* The model table: names, sizes, Hugging Face configurations, builders.
- * To add a model: one file with a builder, one row in model.c. */
+ * docs/extend/add-a-model.md lists the files that a new model touches. */
 #ifndef VP_MODEL_MODEL_H
 #define VP_MODEL_MODEL_H
 
@@ -58,7 +58,7 @@ struct vp_model {
      * custom model. */
     void (*build)(const struct vp_model_config *config,
                   const struct vp_dims *dims, struct vp_graph *graph);
-    /* Blocks of the model: 2 layers + 1, ... */
+    /* Blocks that build() makes: 2 layers + 1, ... */
     int64_t (*n_blocks)(const struct vp_model_config *config);
 };
 
