@@ -71,7 +71,7 @@ add_an_operator()
 
 add_a_model()
 {
-    check model || return 1
+    check model config || return 1
     make vpipe || return 1
     same_losses "$(losses runs/one model_type=gptp)" \
         "$(losses runs/three model_type=gptp stages=3)"
@@ -84,7 +84,7 @@ add_a_schedule()
 {
     local page
 
-    check sched || return 1
+    check sched simulate sched_zero config || return 1
     make vpipe || return 1
     build/vpipe schedule 2f2b --stages 4 --minibatches 8 --svg 2f2b.svg >chart
     grep -q '</svg>' 2f2b.svg || fail 'no drawing'
