@@ -39,7 +39,7 @@ test-full: ## every fault at every call, Slurm, two hosts; an hour
 fuzz: ## parsers against random bytes, SECONDS=600 each; needs clang
 	@scripts/fuzz $(SECONDS)
 
-bench: ## measure the pipeline; figures go to docs/benchmarks.md
+bench: ## measure; a file per case goes to bench/results
 	@scripts/bench $(CASES)
 
 debug: ## all tests without optimisation

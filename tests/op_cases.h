@@ -1,5 +1,5 @@
 /* Every operator in every variant at small odd sizes: the sweep of the kernel
- * tests. */
+ * tests. An operator is built from its case by test_build() in testlib.h. */
 #ifndef VP_TESTS_OP_CASES_H
 #define VP_TESTS_OP_CASES_H
 

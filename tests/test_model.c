@@ -85,7 +85,21 @@ static void table_of_models(void **state)
 static void describe(const struct vp_graph *graph, int block, char *out,
                      size_t n_bytes)
 {
-    static const char letters[VP_OP_KIND_COUNT + 1] = "ELNAKQD+SGXMC";
+    static const char letters[VP_OP_KIND_COUNT] = {
+        [VP_OP_EMBED] = 'E',
+        [VP_OP_LINEAR] = 'L',
+        [VP_OP_LAYERNORM] = 'N',
+        [VP_OP_ATTENTION] = 'A',
+        [VP_OP_CACHED_ATTENTION] = 'K',
+        [VP_OP_CACHED_CROSS_ATTENTION] = 'Q',
+        [VP_OP_DROPOUT] = 'D',
+        [VP_OP_ADD] = '+',
+        [VP_OP_SCALE] = 'S',
+        [VP_OP_GATHER] = 'G',
+        [VP_OP_CROSS_ENTROPY] = 'X',
+        [VP_OP_ARGMAX] = 'M',
+        [VP_OP_COPY] = 'C',
+    };
     const struct vp_block *b = &graph->blocks[block];
     size_t used = 0;
     int op = b->first_op;

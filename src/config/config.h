@@ -273,7 +273,7 @@ struct vp_key_help {
     const char *name;
     const char *fallback; /* a value, or "(description of the default)" */
     const char *meaning;
-    char type[128];  /* "a whole number from 1 to 64" */
+    char type[192];  /* "a whole number from 1 to 64" */
     char words[256]; /* "fp32, tf32, bf16"; "": takes no words */
     bool path;       /* a value may be a path */
 };

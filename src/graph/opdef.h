@@ -1,6 +1,5 @@
 /* The operator table: one row per operator, with the facts that lowering needs.
- * To add an operator: a row here, a builder in graph.h, and a row in the kernel
- * table of each backend. */
+ * docs/extend/add-an-operator.md lists the files that a new operator touches. */
 #ifndef VP_GRAPH_OPDEF_H
 #define VP_GRAPH_OPDEF_H
 

@@ -1,5 +1,5 @@
 /* The model table: names, sizes, Hugging Face configurations, builders.
- * To add a model: one file with a builder, one row in model.c. */
+ * docs/extend/add-a-model.md lists the files that a new model touches. */
 #ifndef VP_MODEL_MODEL_H
 #define VP_MODEL_MODEL_H
 

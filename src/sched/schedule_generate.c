@@ -1,4 +1,5 @@
-/* The table of generators; checks a configuration and makes its schedule. */
+/* The table of generators, and the passes that turn their lists into a schedule.
+ * docs/extend/add-a-schedule.md shows how to add one. */
 #include "sched/internal.h"
 
 #include <stdio.h>
