@@ -24,7 +24,8 @@ struct entry {
     int64_t since_ns;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the two below */
+/* Guards `entries` and `n_ended`. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry entries[MAX_CALLS];
 static int64_t n_ended;
 

@@ -10,7 +10,7 @@ enum { VP_SHA256_BYTES = 32, VP_SHA256_BLOCK = 64 };
 
 struct vp_sha256 {
     uint32_t state[8];
-    uint64_t n_bytes; /* of the message so far */
+    uint64_t n_bytes; /* length of the message so far */
     unsigned char block[VP_SHA256_BLOCK];
 };
 

@@ -17,7 +17,7 @@ enum vp_yaml_kind { VP_YAML_SCALAR, VP_YAML_LIST, VP_YAML_MAP };
 
 struct vp_yaml_node {
     enum vp_yaml_kind kind;
-    int line, column; /* of the value; both start at 1 */
+    int line, column; /* position of the value; both start at 1 */
     const char *text; /* scalar: its text, one printable line */
     bool quoted;      /* scalar: was written in quotes */
     const char *key;  /* inside a map: its key; NULL elsewhere */

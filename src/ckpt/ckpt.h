@@ -32,9 +32,9 @@ enum vp_status vp_ckpt_read_facts(const char *path, struct vp_facts **out,
 
 /* Identifies a checkpoint. Plain data that can be sent to other processes. */
 struct vp_ckpt_id {
-    char path[2048]; /* of its folder */
+    char path[2048]; /* path of its folder */
     int64_t step;
-    uint64_t checksum; /* of its manifest */
+    uint64_t checksum; /* checksum of its manifest */
 };
 
 /* Writes the id of `ckpt`. Returns VP_ERR_INVALID if its path is too long. */

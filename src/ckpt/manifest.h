@@ -26,7 +26,7 @@ struct vp_manifest {
     struct vp_facts *facts;
     int n_files;
     struct vp_manifest_file *files;
-    uint64_t checksum; /* of the text; set by vp_manifest_parse() */
+    uint64_t checksum; /* checksum of the text; set by vp_manifest_parse() */
 };
 
 /* Sets file->name to the file name of `block`. */

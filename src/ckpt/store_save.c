@@ -21,7 +21,7 @@ struct job {
     char trash[VP_IO_PATH_MAX];
     int64_t n_bytes; /* needed on disk */
     struct vp_manifest manifest;
-    struct vp_ckpt_part *parts; /* of this process, then of the team's others */
+    struct vp_ckpt_part *parts; /* own parts, then those of the other members */
     int n_parts;
     bool heard; /* team->hear() was called: the others have ended */
     XXH3_state_t *hash;

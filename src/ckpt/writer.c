@@ -33,7 +33,7 @@ struct item {
     const char *name;
     unsigned char *data; /* in the snapshot */
     size_t n_bytes;
-    int64_t rows, cols; /* of a matrix to transpose, as put; 0: no transpose */
+    int64_t rows, cols; /* shape, as put, of a matrix to transpose; 0: none */
     atomic_bool there;  /* was put since begin */
 };
 

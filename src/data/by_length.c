@@ -149,7 +149,7 @@ static void cut_batches(struct maker *m)
     int64_t multiple = config->batch_multiple > 0 ? config->batch_multiple
                                                   : VP_BY_LENGTH_MULTIPLE;
     int64_t begin = 0, end;
-    int bucket = 0; /* of pairs begin to i - 1 */
+    int bucket = 0; /* bucket for pairs begin to i - 1 */
 
     for (int64_t i = 0; i < m->n; i++) {
         int own = bucket_of(m, i, i + 1);

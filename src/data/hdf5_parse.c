@@ -13,8 +13,8 @@
 
 enum {
     SHARED = 0x02,  /* flag of a message that is stored elsewhere */
-    MAX_LEVEL = 8,  /* of a tree: more than 64^8 leaves */
-    MAX_PARTS = 64, /* of an object header */
+    MAX_LEVEL = 8,  /* highest level of a tree: allows more than 64^8 leaves */
+    MAX_PARTS = 64, /* largest number of parts of an object header */
 };
 
 #define BIT(name) (1u << VP_H5_##name)

@@ -9,7 +9,7 @@ struct scan {
     const unsigned char *line;
     size_t at, n;
     int depth;
-    const char *cause; /* of the first fault; NULL: none yet */
+    const char *cause; /* cause of the first fault; NULL: none yet */
     const char *const *keys;
     int n_keys;
     size_t found, n_found; /* offset and length of the string at `keys` */

@@ -14,7 +14,7 @@ struct vp_skipped {
         int64_t n;
     } kind[VP_SKIPPED_KINDS];
     int n_kinds;
-    int64_t n_files; /* of all kinds, also those beyond VP_SKIPPED_KINDS */
+    int64_t n_files; /* files of all kinds, also beyond VP_SKIPPED_KINDS */
 };
 
 /* Counts a file by its extension if that is short and has only letters, digits

@@ -16,7 +16,7 @@
 enum {
     N_BYTES = 256,
     VOCAB = VP_TOKEN_FIRST + N_BYTES,
-    SURVEY_BYTES = 64 << 20, /* of text_bytes, in which labels are counted */
+    SURVEY_BYTES = 64 << 20, /* bytes of text_bytes to count labels in */
     MAX_LINE = 1024,         /* longer lines are data rather than text */
     MIN_WORDS = 2,           /* shorter lines have no order to learn */
 };

@@ -41,7 +41,7 @@ static enum vp_status reserve(struct vp_text *text, int64_t more,
     return VP_OK;
 }
 
-/* ---- What is not text --------------------------------------------------- */
+/* ---- Rejected files ----------------------------------------------------- */
 
 /* One file that is being read. */
 struct file {

@@ -11,7 +11,7 @@
 
 /* A token that continues a row. */
 struct candidate {
-    double sum; /* of log-probabilities */
+    double sum; /* sum of log-probabilities up to this token */
     int32_t parent, token;
 };
 

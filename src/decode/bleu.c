@@ -20,7 +20,7 @@ struct gram {
 
 /* A hypothesis or a reference. */
 struct text {
-    const int32_t *numbers; /* of its words */
+    const int32_t *numbers; /* numbers of its words */
     size_t n_words;
     struct gram *grams; /* room for n_words */
     size_t n_grams;

@@ -69,7 +69,7 @@ enum vp_status vp_sample_filter(const struct vp_sample_options *options,
 struct vp_sample_key {
     uint64_t seed;
     uint64_t sequence; /* index of the text among all texts of the job */
-    uint32_t position; /* of the drawn token in its text */
+    uint32_t position; /* position of the drawn token in its text */
 };
 
 /* Draws one of `n` candidates according to their probabilities. Returns its

@@ -25,7 +25,7 @@ enum vp_status vp_svg_end(struct vp_svg *svg, char **text_out);
 
 struct vp_svg_box {
     double x, y, width, height;
-    double radius; /* of its corners */
+    double radius; /* radius of its corners */
     const char *fill;
 };
 

@@ -13,7 +13,7 @@ struct vp_hf_arch {
     const char *name;
     const char *model;
     /* The lists end with NULL. */
-    const char *prefix;         /* of current names */
+    const char *prefix;         /* beginning of current names */
     const char *const *bare;    /* beginnings of old names without `prefix` */
     const struct pair *ends;    /* old and current ends of names */
     const char *const *buffers; /* ends of names of buffers */

@@ -197,7 +197,7 @@ static enum vp_status save_layout(const struct vp_hf_folder *folder,
 
 struct carrying {
     const struct vp_hf_folder *folder;
-    int *numbers; /* of the carried tensors in the folder */
+    int *numbers; /* indices of the carried tensors in the folder */
     void *buffer;
 };
 

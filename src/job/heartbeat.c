@@ -35,7 +35,7 @@ enum { RECEIPT_MS = 5000 }; /* limit for the receipt of the last message */
 struct vp_heartbeat {
     struct vp_heartbeat_config config;
     int fd;
-    int wake; /* an eventfd: there is news to send, or `quit` is set */
+    int wake; /* an eventfd, written when has_word or `quit` is set */
     pthread_t thread;
     bool started;
 

@@ -185,8 +185,8 @@ static void add_network(const struct vp_mpirun *mpirun,
     }
 }
 
-/* Ranks bind their threads themselves. If there are as many ranks as cores,
- * mpi_yield_when_idle makes a waiting rank give up its core. */
+/* Ranks bind their threads themselves. If a host has at least one rank per
+ * core, mpi_yield_when_idle makes a waiting rank give up its core. */
 static void add_options(const struct vp_mpirun *mpirun,
                         const struct vp_config *config, const char *folder,
                         struct vp_words *out)

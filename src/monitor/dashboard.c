@@ -48,7 +48,7 @@ struct vp_dashboard {
     int listener; /* -1: none, or the server has it */
     vp_dashboard_page_fn page;
     char machine[256], short_name[256];
-    const char *names[4]; /* of this server; ends with NULL */
+    const char *names[4]; /* host names of this server; ends with NULL */
     char token[VP_TOKEN_BYTES];
     char cookie_name[32];
     char folder[PATH_MAX], token_path[PATH_MAX];
@@ -57,7 +57,7 @@ struct vp_dashboard {
     pthread_mutex_t lock;     /* guards the next four */
     struct vp_strbuf numbers; /* metrics for Prometheus */
     struct vp_strbuf status;  /* one line of JSON */
-    int64_t number;           /* of the last state, vp_live.number */
+    int64_t number;           /* vp_live.number of the last state */
     int64_t shown_ns;         /* time of the last state; 0: none yet */
 
     /* Used by the server's thread only. */

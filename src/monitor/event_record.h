@@ -15,8 +15,8 @@
 struct vp_event_record {
     unsigned char *bytes;
     size_t capacity;
-    size_t n_bytes; /* of the values, which begin after room for the longest
-                       head */
+    size_t n_bytes; /* size of the values, which begin after room for the
+                       longest head */
     double wall_time;
     int64_t step;
 };

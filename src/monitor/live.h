@@ -29,7 +29,7 @@ struct vp_live_stage {
 struct vp_live_rank {
     int number;     /* as the user counts ranks */
     char doing[16]; /* "forward", ...; "" if it is in no action */
-    int stage;      /* of the action; -1: none */
+    int stage;      /* stage of the action; -1: none */
     int64_t mb;     /* minibatch of the action; -1: none */
     bool eval;      /* part of an evaluation */
     bool waits;     /* waits for another rank */
@@ -40,7 +40,7 @@ struct vp_live {
     enum vp_live_state state;
     char line[VP_LIVE_LINE]; /* message of a failure */
     int64_t number;          /* counts the states written, from 1 */
-    char version[32];        /* of vpipe */
+    char version[32];        /* version of vpipe */
     char host[VP_LIVE_NAME];
     int64_t pid;
     char model[VP_LIVE_NAME], schedule[VP_LIVE_NAME], transport[VP_LIVE_NAME];

@@ -45,7 +45,7 @@ struct vp_monitor {
     double busy[VP_MAX_STAGES]; /* busy_seconds() at the last write */
     struct vp_rank_actions *actions;
     struct vp_strbuf text;
-    struct vp_err err; /* of the first failure; empty: none */
+    struct vp_err err; /* error of the first failure; empty: none */
 };
 
 static double wall_time(void)

@@ -14,7 +14,7 @@
 
 struct vp_monitor_config {
     const struct vp_config *config;
-    const char *version; /* of vpipe */
+    const char *version; /* version of vpipe */
     void *ctx;
     /* Called on the monitor's thread after the files were written; may be NULL.
      * `live` is valid during the call. */

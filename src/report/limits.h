@@ -18,9 +18,9 @@ enum { VP_MAX_FINDINGS = 8 };
 
 /* Mean seconds on a rank of the stage. */
 struct vp_stage_work {
-    double f, r, b, w; /* of a minibatch */
-    double update;     /* of an update, with the all-reduce of gradients */
-    double swap_wait;  /* of a minibatch: waits for swapped activations */
+    double f, r, b, w; /* actions of a minibatch */
+    double update;     /* an update, with the all-reduce of gradients */
+    double swap_wait;  /* waits of a minibatch for swapped activations */
     int64_t n_mb;      /* forwards in the window, on all its ranks */
     int n_replicas;    /* ranks that share its minibatches */
     int n_blocks;      /* 0: unknown */
@@ -40,7 +40,7 @@ struct vp_finding {
     double share;     /* share of the ranks' time that it costs */
     char title[160];  /* a sentence that names the cause */
     char text[640];   /* the numbers behind it */
-    char remedy[320]; /* what to change; "": nothing */
+    char remedy[320]; /* recommended change; "": none */
 };
 
 struct vp_limits {

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    BUCKETS = 1024, /* of each curve, if there is one run */
+    BUCKETS = 1024, /* buckets of each curve, if there is one run */
     LEAST_BUCKETS = 256,
     EVENTS = 6000, /* in all timelines together */
 };

@@ -48,13 +48,13 @@ struct vp_run_event {
 };
 
 struct vp_run_data {
-    char *name;                        /* of the folder */
+    char *name;                        /* name of the folder */
     struct vp_series steps;            /* enum vp_curve */
     struct vp_series evals;            /* one curve: the held-out loss */
     struct vp_metrics_record last;     /* the newest step; step -1: none */
     struct vp_metrics_record forecast; /* step -1: none */
     double last_eval;                  /* NAN: none */
-    struct vp_series_x end;            /* of the last step */
+    struct vp_series_x end;            /* position of the last step */
     int64_t n_steps;
 
     struct vp_run_event events[VP_RUN_DATA_EVENTS]; /* a ring buffer */

@@ -96,7 +96,7 @@ void vp_section_overview(struct vp_strbuf *out, const struct vp_page_run *runs,
                    "work.</p></section>\n");
 }
 
-/* ---- What limits a run -------------------------------------------------- */
+/* ---- Limits of a run ---------------------------------------------------- */
 
 static const struct {
     const char *name, *class;

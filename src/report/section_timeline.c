@@ -11,7 +11,7 @@
 
 enum {
     LEFT = 96,
-    WIDTH = 1000, /* of the lanes */
+    WIDTH = 1000, /* width of the lanes */
     RIGHT = 64,
     LANE = 26,
     GAP = 6,

@@ -14,8 +14,8 @@ enum { VP_SERIES_CURVES = 8 };
 /* The position of a point on each of the x axes. */
 struct vp_series_x {
     double step;
-    double tokens;  /* so far */
-    double seconds; /* so far */
+    double tokens;  /* total up to the point */
+    double seconds; /* total up to the point */
 };
 
 /* Values of one curve in a bucket; n is 0 if no value was finite. */
@@ -25,7 +25,7 @@ struct vp_series_range {
 };
 
 struct vp_bucket {
-    struct vp_series_x x; /* of its last point */
+    struct vp_series_x x; /* position of its last point */
     struct vp_series_range at[VP_SERIES_CURVES];
 };
 

@@ -79,7 +79,8 @@ static void set_replicas(struct vp_plan_numbers *out, int n_stages,
                                  s + 1 < n_stages ? "," : "]");
 }
 
-/* Of every stage, if the configuration says so; see check_replicas(). */
+/* Returns the configured replicas of stage 0; 1 if none are configured. With
+ * `mp_size: auto` all stages have the same number; see check_replicas(). */
 static int replicas_of(const struct vp_config *config)
 {
     return config->replicas.n > 0 ? config->replicas.at[0] : 1;

@@ -26,7 +26,7 @@ struct vp_bpe {
 struct vp_bpe_scratch {
     struct vp_bpe_symbol *symbols;
     uint64_t *heap;  /* 3 * capacity */
-    size_t capacity; /* of `symbols` */
+    size_t capacity; /* capacity of `symbols` */
 };
 
 /* Looks up the tokens of single bytes. vp_bpe_add() then adds merges. */

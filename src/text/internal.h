@@ -23,7 +23,7 @@ struct vp_tokenizer {
     /* WordPiece */
     struct vp_bert_rules rules;
     struct vp_wordpiece wordpiece;
-    const char *prefix; /* of tokens inside a word: "##" */
+    const char *prefix; /* prefix of tokens inside a word: "##" */
     bool clean_up;      /* decoding removes spaces before "." and others */
 
     /* BPE */

@@ -8,7 +8,7 @@
 #include "text/vocabulary.h"
 #include "text/word_count.h"
 
-#define VP_VOCAB_PREFIX "##" /* of tokens inside a word */
+#define VP_VOCAB_PREFIX "##" /* prefix of tokens inside a word */
 
 struct vp_vocab_merge {
     uint32_t left, right;
@@ -21,7 +21,7 @@ struct vp_vocab_trainer {
     struct vp_bert_scratch scratch;
     struct vp_vocabulary vocabulary;
     struct vp_vocab_merge *merges;
-    int n_merges, capacity; /* of `merges` */
+    int n_merges, capacity; /* elements of `merges`: used, allocated */
 };
 
 #endif

@@ -45,7 +45,7 @@ struct drawing {
     struct curve *curves;         /* per rank */
     int *shades;                  /* per stage, on the rank being drawn */
     double bubble;
-    double width; /* of the lanes, in pixels */
+    double width; /* width of the lanes, in pixels */
     double scale; /* pixels per nanosecond */
     int64_t most_bytes;
 };

@@ -33,7 +33,7 @@ struct place {
 
 struct part {
     struct vp_token_shard shard;
-    struct place *places; /* of samples 0, STEP, 2 STEP, ... of this file */
+    struct place *places; /* starts of its samples 0, STEP, 2 STEP, ... */
     int64_t n_places, capacity;
     int64_t first, n; /* number of the first sample; samples in this file */
 };
@@ -71,7 +71,7 @@ struct walk {
 
 /* The tokens of a sample in the file. */
 struct chunk {
-    int64_t sentence, offset; /* of the first token */
+    int64_t sentence, offset; /* position of the first token */
     int64_t n, n_a;           /* number of tokens, and of those in A */
 };
 

@@ -150,7 +150,7 @@ struct making {
     const struct vp_bert_options *options;
     int64_t dupe;
     uint32_t n_draws;
-    uint32_t n_samples; /* of the document, so far */
+    uint32_t n_samples; /* samples of the document so far */
     struct vp_bert_rows *rows;
 };
 

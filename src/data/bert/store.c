@@ -23,8 +23,8 @@ struct work {
     struct vp_batch_encoder *encoder;
     struct vp_index_writer *writer;
     struct sentences sentences;
-    enum vp_sentence_style style; /* of the current file */
-    int64_t document_sentences;   /* of the current document so far */
+    enum vp_sentence_style style; /* style of the current file */
+    int64_t document_sentences;   /* sentences of the current document so far */
     bool blank;                   /* the previous text ended in a blank line */
     int64_t n_bytes_before;       /* size of the files already read */
     struct vp_corpus_progress progress;

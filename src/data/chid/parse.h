@@ -33,7 +33,7 @@ struct vp_chid_sample {
     int64_t max_ids; /* input: capacity of `ids` */
     int64_t n_ids;   /* at least 2 */
     int64_t truth;   /* 0 to 9 */
-    int64_t offset;  /* of the sample in the file */
+    int64_t offset;  /* file offset of the sample */
     bool more;       /* another sample follows */
 };
 

@@ -35,7 +35,7 @@ struct vp_corpus_cache_config {
 };
 
 struct vp_corpus_cached {
-    char folder[PATH_MAX];        /* of the files */
+    char folder[PATH_MAX];        /* folder of the files */
     bool is_new;                  /* made by this call */
     struct vp_corpus_result made; /* if is_new */
 };

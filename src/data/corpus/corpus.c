@@ -15,7 +15,7 @@ struct work {
     struct vp_batch_encoder *encoder;
     struct vp_shard_writer *shards;
     int path;                  /* index of the current file */
-    enum vp_shard_split split; /* of the current document */
+    enum vp_shard_split split; /* split of the current document */
     int64_t n_bytes_before;    /* size of the files already read */
     struct vp_corpus_progress progress;
     struct vp_corpus_result result;

@@ -42,7 +42,7 @@ struct vp_corpus_config {
 
 struct vp_corpus_result {
     int64_t n_bytes;               /* size of the files as they are stored */
-    int64_t n_documents, n_tokens; /* of both splits */
+    int64_t n_documents, n_tokens; /* totals of both splits */
     int64_t n_valid_documents, n_valid_tokens;
     int n_train_shards, n_valid_shards;
 };

@@ -29,7 +29,7 @@ struct vp_document_reader {
     size_t n_raw;
     unsigned char *text; /* valid UTF-8; bytes before `used` are in `block` */
     size_t n, capacity, used;
-    int64_t offset;     /* of `text` in the decompressed file */
+    int64_t offset;     /* offset of `text` in the decompressed file */
     int64_t line;       /* number of the first line of `text`, from 1 */
     int64_t used_lines; /* lines that end before `used` */
     struct vp_document_block block;

@@ -16,7 +16,7 @@ struct vp_shard_writer {
     struct vp_work work;
     int64_t vocab, shard_tokens, n_expected;
     struct split {
-        struct vp_token_writer *writer; /* of the current shard, or NULL */
+        struct vp_token_writer *writer; /* writes the current shard; or NULL */
         int64_t n_tokens;               /* in the current shard */
         int n_shards;                   /* with the current one */
     } split[VP_SHARD_SPLITS];

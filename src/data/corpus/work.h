@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 struct vp_work {
-    char folder[PATH_MAX]; /* of the published files */
-    char path[PATH_MAX];   /* of the temporary files */
+    char folder[PATH_MAX]; /* folder of the published files */
+    char path[PATH_MAX];   /* folder of the temporary files */
     char name[256];
     int lock; /* descriptor of `path`; -1: not locked */
     bool created_folder;

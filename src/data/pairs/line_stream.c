@@ -16,7 +16,7 @@ struct vp_line_stream {
     unsigned char *bytes; /* bytes before `used` were returned as lines */
     size_t n, capacity, used;
     int64_t number;          /* lines returned so far */
-    int64_t offset;          /* of bytes[used] in the decompressed file */
+    int64_t offset;          /* decompressed bytes before bytes[used] */
     unsigned char *replaced; /* copy of a line with U+FFFD */
     size_t replaced_capacity;
 };

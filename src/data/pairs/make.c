@@ -24,8 +24,8 @@ struct side {
     size_t n_bytes, capacity;
     struct vp_text_span *span; /* [BLOCK_PAIRS]; set when the block is full */
     size_t *n_each;            /* [BLOCK_PAIRS] bytes of each sentence */
-    int64_t *counts;           /* of every id, for the dictionary */
-    int32_t *ids;              /* of one sentence, as fairseq stores them */
+    int64_t *counts;           /* occurrences of every id, for the dictionary */
+    int32_t *ids;              /* ids of one sentence, as fairseq stores them */
     size_t ids_capacity;
     struct vp_index_writer *writer[N_SPLITS];
 };

@@ -25,7 +25,7 @@ struct vp_pairs_config {
 };
 
 struct vp_pairs_result {
-    int64_t n_pairs; /* of both splits */
+    int64_t n_pairs; /* pairs in both splits */
     int64_t n_valid_pairs;
     int64_t n_empty;     /* pairs left out because one side is empty */
     int64_t n_tokens[2]; /* source, target; with </s> */

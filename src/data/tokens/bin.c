@@ -43,7 +43,7 @@ bool vp_token_bin_is_llmc(const char *path)
     return is_one;
 }
 
-/* ---- What is not a token file ------------------------------------------- */
+/* ---- Other kinds of files ----------------------------------------------- */
 
 #define NO_PICKLE                                                             \
     ": vpipe reads no pickles, since they can run programs; set data_dir to " \

@@ -27,7 +27,7 @@ struct vp_index_writer {
     bool fairseq;
     int64_t vocab, n_sequences, n_documents;
     int64_t document_first; /* first sequence of the current document */
-    int64_t size;           /* of the last sequence so far */
+    int64_t size;           /* length of the last sequence so far */
     int width;              /* bytes of an id */
 };
 

@@ -13,7 +13,7 @@ struct vp_token_shard {
     int64_t first_byte;          /* file offset of the first id */
     int32_t minus;               /* stored numbers are ids plus `minus` */
     int64_t vocab;               /* ids must be below it */
-    struct vp_token_index index; /* of files that have one */
+    struct vp_token_index index; /* index of the file, if it has one */
     bool has_ends;               /* only with an index */
     int32_t end;                 /* id after every document, if has_ends */
     int64_t n_stored;            /* ids in the file */

@@ -23,7 +23,7 @@ struct vp_http_request {
 /* The position of a client in a stream. */
 struct vp_http_stream {
     int64_t at;      /* next byte of metrics.jsonl */
-    int64_t number;  /* of the last state that was sent */
+    int64_t number;  /* number of the last state that was sent */
     int64_t sent_ns; /* time at which bytes were last sent */
 };
 
