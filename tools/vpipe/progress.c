@@ -16,11 +16,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+enum { MAX_WIDTH = 200, MIN_BAR = 8, MAX_BAR = 30, ROW_BAR = 10 };
 enum {
-    MAX_WIDTH = 200,
-    MIN_BAR = 8,
-    MAX_BAR = 30,
-    ROW_BAR = 10,
     ROW_WIDTH = 77, /* columns of a stage's row */
     LABEL = 10,     /* "output    " */
     N_FIELDS = 8
