@@ -1190,7 +1190,7 @@ static void test_text_notices(void **state)
                                  "[.]rst 1; "),
                      1);
     assert_int_equal(count_lines(heard.notices,
-                                 "in place of 100 NUL bytes or invalid UTF-8 "
+                                 "replaces 100 NUL bytes or invalid UTF-8 "
                                  "sequences in 1 file, the first in .*/a.txt, "
                                  "offset 3$"),
                      1);
