@@ -1,0 +1,804 @@
+/* Models: sizes, blocks and lines as published, names as Hugging Face has
+ * them, initial weights, and every cut into stages. */
+#include "lib/golden.h"
+#include "lib/tiny_model.h"
+
+#include "base/rng.h"
+#include "graph/program.h"
+#include "model/normal.h"
+
+#include <math.h>
+
+/* ---- Sizes -------------------------------------------------------------- */
+
+/* Blocks, lines and untied counts: the original system; tied counts of GPT-2
+ * and of BERT with its own vocabulary: the published checkpoints. */
+static void published_sizes(void **state)
+{
+    static const struct {
+        const char *model, *size;
+        int64_t vocab; /* 0: of the size */
+        bool tied;
+        int64_t blocks, lines, params;
+    } cases[] = {
+        { "bert", "large", 0, false, 49, 245, 366441280 },
+        { "bert", "large-48", 0, false, 97, 485, 668750656 },
+        { "bert", "base", 30522, true, 25, 125, 109514298 },
+        { "cpm", "medium", 0, false, 50, 150, 364800000 },
+        { "cpm", "large", 0, false, 66, 198, 2673873920 },
+        { "gpt2", "124M", 0, true, 26, 78, 124439808 },
+        { "gpt2", "355M", 0, true, 50, 150, 354823168 },
+        { "gpt2", "774M", 0, true, 74, 222, 774030080 },
+        { "gpt2", "1.5B", 0, true, 98, 294, 1557611200 },
+        { "translation", "big", 0, false, 33, 172, 279851008 },
+        { "translation", "big-12", 0, false, 63, 328, 456134656 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_model_config c = model_size(cases[i].model, cases[i].size);
+        struct vp_dims dims = tiny_dims(cases[i].model);
+        struct vp_graph graph;
+        int64_t lines = 0;
+
+        if (cases[i].vocab > 0)
+            c.vocab = cases[i].vocab;
+        c.tie_embeddings = cases[i].tied;
+        build_model(cases[i].model, &c, &dims, &graph);
+        assert_int_equal(vp_graph_param_count(&graph), cases[i].params);
+        assert_int_equal(graph.n_blocks, cases[i].blocks);
+        assert_int_equal(find_model(cases[i].model)->n_blocks(&c),
+                         cases[i].blocks);
+        for (int b = 0; b < graph.n_blocks; b++)
+            lines += graph.blocks[b].n_lines;
+        assert_int_equal(lines, cases[i].lines);
+        assert_int_equal(graph.n_lines, cases[i].lines);
+        vp_graph_release(&graph);
+    }
+}
+
+static void table_of_models(void **state)
+{
+    char list[256] = "";
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        static const char *const names[] = { "bert", "gpt2", "cpm",
+                                             "translation" };
+        size_t used = strlen(list);
+
+        snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
+                 find_model(names[i])->name);
+        assert_string_equal(find_model(names[i])->name, names[i]);
+    }
+    assert_string_equal(vp_model_names(), list);
+    assert_null(vp_model_find("bart"));
+    assert_null(vp_model_find(""));
+    assert_null(vp_model_size_find(find_model("gpt2"), "medium"));
+    assert_ptr_equal(vp_model_size_find(find_model("gpt2"), NULL),
+                     vp_model_size_find(find_model("gpt2"), "124M"));
+}
+
+/* ---- Structure ---------------------------------------------------------- */
+
+/* A block as text: operators by letter, '|' between lines. */
+static void describe(const struct vp_graph *graph, int block, char *out,
+                     size_t n_bytes)
+{
+    static const char letters[VP_OP_KIND_COUNT + 1] = "ELNAKQD+SGXMC";
+    const struct vp_block *b = &graph->blocks[block];
+    size_t used = 0;
+    int op = b->first_op;
+
+    for (int line = 0; line < b->n_lines; line++) {
+        if (line > 0)
+            out[used++] = '|';
+        for (; op < b->first_op + b->n_ops; op++) {
+            assert_int_equal(graph->ops[op].block, block);
+            if (graph->ops[op].line != b->first_line + line)
+                break;
+            out[used++] = letters[graph->ops[op].kind];
+        }
+        assert_true(used + 2 < n_bytes);
+    }
+    out[used] = 0;
+    assert_int_equal(op, b->first_op + b->n_ops);
+}
+
+static void check_structure(const char *model, float dropout,
+                            const char *const *want, int n_want)
+{
+    struct vp_model_config c = tiny_config(model, true);
+    struct vp_dims dims = tiny_dims(model);
+    struct vp_graph graph;
+    char text[64];
+
+    c.dropout = c.attention_dropout = dropout;
+    build_model(model, &c, &dims, &graph);
+    assert_int_equal(graph.n_blocks, n_want);
+    for (int b = 0; b < n_want; b++) {
+        describe(&graph, b, text, sizeof(text));
+        assert_string_equal(text, want[b]);
+    }
+    vp_graph_release(&graph);
+}
+
+static void blocks_and_lines(void **state)
+{
+    static const char *const bert[] = {
+        "END|LA|L|D|+", "N|L|L|D|+", "N|LA|L|D|+", "N|L|L|D|+", "GN|L|N|L|X",
+    };
+    static const char *const bert_plain[] = {
+        "EN|LA|L||+", "N|L|L||+", "N|LA|L||+", "N|L|L||+", "GN|L|N|L|X",
+    };
+    static const char *const gpt2[] = {
+        "E||", "D|N|LALD|+", "N|LLD|+", "N|LALD|+", "N|LLD|+", "N|LX",
+    };
+    static const char *const gpt2_plain[] = {
+        "E||", "|N|LAL|+", "N|LL|+", "N|LAL|+", "N|LL|+", "N|LX",
+    };
+    static const char *const translation[] = {
+        "E|||",         "D||N|LAL|D|+", "N|L||D|L|D|+", "N|LAL|D|+",
+        "N|L||D|L|D|+", "N|E|||",       "D||N|LAL|D|+", "N|LLAL|D|+",
+        "N|L||D|L|D|+", "N|LAL|D|+",    "N|LLAL|D|+",   "N|L||D|L|D|+",
+        "N||LX",
+    };
+
+    (void)state;
+    check_structure("bert", 0.1f, bert, VP_COUNT_OF(bert));
+    check_structure("bert", 0.0f, bert_plain, VP_COUNT_OF(bert_plain));
+    check_structure("gpt2", 0.1f, gpt2, VP_COUNT_OF(gpt2));
+    check_structure("cpm", 0.1f, gpt2, VP_COUNT_OF(gpt2));
+    check_structure("gpt2", 0.0f, gpt2_plain, VP_COUNT_OF(gpt2_plain));
+    check_structure("translation", 0.1f, translation, VP_COUNT_OF(translation));
+}
+
+/* Attributes that no shape shows. */
+static void operator_attributes(void **state)
+{
+    static const struct {
+        const char *model;
+        const char *causal; /* per attention operator: c(ausal), m(asked) */
+        enum vp_act act;
+        double eps, scale;
+        float smoothing;
+        int32_t pad;
+    } cases[] = {
+        { "bert", "mm", VP_ACT_GELU_ERF, 1e-12, 1.0, 0.0f, -1 },
+        { "gpt2", "cc", VP_ACT_GELU_TANH, 1e-5, 1.0, 0.0f, -1 },
+        { "translation", "mmcmcm", VP_ACT_RELU, 1e-5, 4.898979, 0.1f, 1 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_model_config c = tiny_config(cases[i].model, true);
+        struct vp_dims dims = tiny_dims(cases[i].model);
+        const char *causal = cases[i].causal;
+        struct vp_graph graph;
+        int n_acts = 0;
+
+        build_model(cases[i].model, &c, &dims, &graph);
+        for (int j = 0; j < graph.n_ops; j++) {
+            const struct vp_op *op = &graph.ops[j];
+
+            if (op->kind == VP_OP_ATTENTION) {
+                assert_int_equal(op->attr.causal, *causal == 'c');
+                assert_int_equal(op->in[2] != VP_NONE, *causal == 'm');
+                causal++;
+            } else if (op->kind == VP_OP_LAYERNORM) {
+                assert_true(fabs(op->attr.eps / cases[i].eps - 1) < 1e-6);
+            } else if (op->kind == VP_OP_EMBED) {
+                assert_int_equal(op->attr.pad, cases[i].pad);
+                assert_true(fabs(op->attr.scale - cases[i].scale) < 1e-5);
+            } else if (op->kind == VP_OP_LINEAR &&
+                       op->attr.act != VP_ACT_NONE) {
+                assert_int_equal(op->attr.act, cases[i].act);
+                n_acts++;
+            } else if (op->kind == VP_OP_CROSS_ENTROPY) {
+                assert_true(op->attr.smoothing == cases[i].smoothing);
+            }
+        }
+        assert_int_equal(*causal, 0);
+        assert_int_equal(n_acts, cases[i].model[0] == 'b'   ? 3
+                                 : cases[i].model[0] == 'g' ? 2
+                                                            : 4);
+        vp_graph_release(&graph);
+    }
+}
+
+/* ---- Names -------------------------------------------------------------- */
+
+/* The part as a line of names_*.txt: name and shape as files hold it. */
+static void part_line(const struct vp_param *param, const struct vp_part *part,
+                      char *out, size_t n_bytes)
+{
+    long long rows = part->rows, cols = param->cols;
+
+    /* Weight decay tells matrices from vectors: biases and layer norms. */
+    if (!param->decay)
+        snprintf(out, n_bytes, "%s %lld", part->name, rows * cols);
+    else if (param->stored_transposed)
+        snprintf(out, n_bytes, "%s %lld %lld", part->name, cols, rows);
+    else
+        snprintf(out, n_bytes, "%s %lld %lld", part->name, rows, cols);
+}
+
+static int compare_lines(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+#define LINE 128
+
+static void check_names(const char *model, bool tied)
+{
+    struct vp_model_config c = tiny_config(model, tied);
+    struct vp_dims dims = tiny_dims(model);
+    struct vp_graph graph;
+    char path[512], (*lines)[LINE], *want, *got, *end;
+    int64_t n_want;
+    int n = 0;
+
+    build_model(model, &c, &dims, &graph);
+    lines = calloc((size_t)graph.n_params * VP_MAX_PART, sizeof(*lines));
+    assert_non_null(lines);
+    for (int i = 0; i < graph.n_params; i++) {
+        const struct vp_param *param = &graph.params[i];
+
+        for (int j = 0; j < param->n_parts; j++)
+            if (!param->constant && param->tied_to == VP_NONE)
+                part_line(param, &param->part[j], lines[n++], LINE);
+    }
+    qsort(lines, (size_t)n, sizeof(*lines), compare_lines);
+    end = got = calloc((size_t)n + 1, LINE);
+    assert_non_null(got);
+    for (int i = 0; i < n; i++)
+        end += snprintf(end, LINE, "%s\n", lines[i]);
+
+    snprintf(path, sizeof(path), "%s/tests/golden/names_%s_%s", VP_SOURCE_DIR,
+             model, tied ? "tied" : "untied");
+    want = golden_slurp(path, ".txt", &n_want);
+    assert_string_equal(got, want);
+    free(want);
+    free(got);
+    free(lines);
+    vp_graph_release(&graph);
+}
+
+static void names_as_published(void **state)
+{
+    static const char *const models[] = { "bert", "gpt2", "translation" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(models); i++) {
+        check_names(models[i], true);
+        check_names(models[i], false);
+    }
+}
+
+/* Which blocks use a table of another block, and nothing else is tied. */
+static void tied_tables(void **state)
+{
+    static const struct {
+        const char *model, *owner;
+        const char *blocks[2];
+    } cases[] = {
+        { "bert", "bert.embeddings.word_embeddings.weight", { "head" } },
+        { "gpt2", "transformer.wte.weight", { "head" } },
+        { "translation",
+          "model.shared.weight",
+          { "encoder end, target embedding", "head" } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_model_config c = tiny_config(cases[i].model, true);
+        struct vp_dims dims = tiny_dims(cases[i].model);
+        struct vp_graph graph;
+        int n = 0;
+
+        build_model(cases[i].model, &c, &dims, &graph);
+        for (int j = 0; j < graph.n_params; j++) {
+            const struct vp_param *param = &graph.params[j];
+
+            if (param->tied_to == VP_NONE)
+                continue;
+            assert_true(n < 2 && cases[i].blocks[n]);
+            assert_string_equal(graph.blocks[param->block].name,
+                                cases[i].blocks[n]);
+            assert_string_equal(graph.params[param->tied_to].part[0].name,
+                                cases[i].owner);
+            assert_int_equal(graph.params[param->tied_to].block, 0);
+            n++;
+        }
+        assert_true(n == 2 || !cases[i].blocks[n]);
+        vp_graph_release(&graph);
+    }
+}
+
+/* ---- Initial weights ---------------------------------------------------- */
+
+static vp_par find_param(const struct vp_graph *graph, const char *name)
+{
+    for (int i = 0; i < graph->n_params; i++)
+        for (int j = 0; j < graph->params[i].n_parts; j++)
+            if (strcmp(graph->params[i].part[j].name, name) == 0)
+                return i;
+    fail_msg("no parameter %s", name);
+    return VP_NONE;
+}
+
+/* A new array with the initial value; *n_out elements. */
+static float *init_of(const struct vp_graph *graph, vp_par par, uint64_t seed,
+                      int64_t *n_out)
+{
+    int64_t n = graph->params[par].rows * graph->params[par].cols;
+    float *w = malloc((size_t)n * sizeof(*w));
+
+    assert_non_null(w);
+    memset(w, 0xFF, (size_t)n * sizeof(*w));
+    vp_param_init(graph, par, seed, w);
+    if (n_out)
+        *n_out = n;
+    return w;
+}
+
+/* Numbers of an independent program; the key weight is rows 32 .. 63. */
+static void init_known_values(void **state)
+{
+    static const struct {
+        int64_t i;
+        double want;
+    } cases[] = {
+        { 0, -0.02391050398931376 },   { 1, 0.007060432309404351 },
+        { 2, 0.01129291756099075 },    { 3, 0.005967919040777201 },
+        { 4, -0.0032324189982360554 }, { 61, -0.013454949391074583 },
+    };
+    struct vp_model_config c = tiny_config("bert", true);
+    struct vp_dims dims = tiny_dims("bert");
+    struct vp_graph graph;
+    float *w;
+
+    (void)state;
+    build_model("bert", &c, &dims, &graph);
+    w = init_of(
+        &graph,
+        find_param(&graph, "bert.encoder.layer.1.attention.self.key.weight"), 7,
+        NULL);
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++)
+        assert_true(fabs(w[32 * 32 + cases[i].i] - cases[i].want) < 2e-9);
+    free(w);
+    vp_graph_release(&graph);
+}
+
+/* The series of note [init] once more, one number at a time. */
+static double twin_log(double x)
+{
+    int exponent;
+    double m = frexp(x, &exponent), s, z;
+
+    if (m < 0x1.6A09E667F3BCDp-1) {
+        m *= 2.0;
+        exponent--;
+    }
+    s = (m - 1.0) / (m + 1.0);
+    z = s * s;
+    return exponent * 0.6931471805599453 +
+           s * (2.0 +
+                z * (2.0 / 3 + z * (2.0 / 5 + z * (2.0 / 7 + z * (2.0 / 9)))));
+}
+
+static float twin_normal(const struct vp_normal *normal, int64_t i)
+{
+    int64_t group = i / 4;
+    struct vp_rng4 bits = vp_rng(
+        normal->seed, VP_RNG_INIT, (uint32_t)normal->name, (uint32_t)group,
+        (uint32_t)((uint64_t)group >> 32), normal->name);
+    uint32_t length = bits.v[i % 4 / 2 * 2], turn = bits.v[i % 4 / 2 * 2 + 1];
+    int64_t quarter = ((int64_t)turn + (1 << 29)) / (1 << 30);
+    double x = ((double)(turn - quarter * (1 << 30)) + 0.5) *
+               (6.283185307179586 / 4294967296.0);
+    double z = x * x;
+    double c = 1.0 + z * (-1.0 / 2 +
+                          z * (1.0 / 24 +
+                               z * (-1.0 / 720 +
+                                    z * (1.0 / 40320 + z * (-1.0 / 3628800)))));
+    double s = x * (1.0 + z * (-1.0 / 6 +
+                               z * (1.0 / 120 +
+                                    z * (-1.0 / 5040 + z * (1.0 / 362880)))));
+    /* cos and sin of x plus 0 to 4 quarter turns. */
+    double cosines[] = { c, -s, -c, s, c }, sines[] = { s, c, -s, -c, s };
+    double value = (i % 2 == 0 ? cosines : sines)[quarter];
+
+    return (float)(normal->std *
+                   (value * sqrt(-2.0 * twin_log(vp_rng_unit(length)))));
+}
+
+/* Every instruction set gives the bits of the twin, from any number on. */
+static void init_any_range(void **state)
+{
+    enum { MOST = 400, MANY = 200000 };
+    static const int64_t begins[] = { 0,
+                                      1,
+                                      2,
+                                      3,
+                                      4,
+                                      5,
+                                      127,
+                                      128,
+                                      129,
+                                      130,
+                                      (INT64_C(1) << 34) - 130,
+                                      (INT64_C(1) << 34) + 3 };
+    static const int64_t sizes[] = {
+        0, 1, 2, 3, 4, 5, 127, 128, 129, 256, 399
+    };
+    const struct vp_normal normal = { .seed = 0x123456789ABCDEFu,
+                                      .name = 0xFEDCBA9876543210u,
+                                      .std = 0.02f };
+    float *got = malloc(MANY * sizeof(*got));
+    int n_isas = 0;
+
+    (void)state;
+    assert_non_null(got);
+    for (int isa = 0; isa < VP_NORMAL_ISA_COUNT; isa++) {
+        if (!vp_normal_fill_by((enum vp_normal_isa)isa, &normal, 0, 0, got))
+            continue;
+        n_isas++;
+        for (size_t i = 0; i < VP_COUNT_OF(begins); i++)
+            for (size_t j = 0; j < VP_COUNT_OF(sizes); j++) {
+                memset(got, 0xFF, MOST * sizeof(*got));
+                vp_normal_fill_by((enum vp_normal_isa)isa, &normal, begins[i],
+                                  sizes[j], got);
+                for (int64_t k = 0; k < sizes[j]; k++)
+                    assert_true(got[k] == twin_normal(&normal, begins[i] + k));
+                assert_true(isnan(got[sizes[j]]));
+            }
+        vp_normal_fill_by((enum vp_normal_isa)isa, &normal, 7, MANY, got);
+        for (int64_t k = 0; k < MANY; k++)
+            assert_true(got[k] == twin_normal(&normal, 7 + k));
+    }
+    assert_true(n_isas >= 1);
+    free(got);
+}
+
+/* A parameter in pieces is the parameter as a whole: parts, constants, tables. */
+static void init_in_pieces(void **state)
+{
+    static const char *const models[] = { "bert", "gpt2", "translation" };
+    static const int64_t pieces[] = { 1, 7, 64, 1000 };
+
+    (void)state;
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
+        struct vp_model_config c = tiny_config(models[m], true);
+        struct vp_dims dims = tiny_dims(models[m]);
+        struct vp_graph graph;
+
+        build_model(models[m], &c, &dims, &graph);
+        for (vp_par par = 0; par < graph.n_params; par++) {
+            int64_t n;
+            float *want = init_of(&graph, par, 5, &n);
+            float *got = malloc((size_t)n * sizeof(*got));
+
+            assert_non_null(got);
+            for (size_t p = 0; p < VP_COUNT_OF(pieces); p++) {
+                memset(got, 0xFF, (size_t)n * sizeof(*got));
+                for (int64_t at = 0; at < n; at += pieces[p])
+                    vp_param_init_range(&graph, par, 5, at,
+                                        n - at < pieces[p] ? n - at : pieces[p],
+                                        got + at);
+                assert_memory_equal(got, want, (size_t)n * sizeof(*got));
+            }
+            free(got);
+            free(want);
+        }
+        vp_graph_release(&graph);
+    }
+}
+
+/* A tensor starts the same in a deeper model with other buckets, untied, and
+ * differs from every other tensor and seed. */
+static void init_by_name(void **state)
+{
+    static const char *const name =
+        "bert.encoder.layer.1.attention.self.query.weight";
+    struct vp_model_config c = tiny_config("bert", true);
+    struct vp_dims dims = tiny_dims("bert");
+    struct vp_graph a, b;
+    vp_par in_a;
+    float *wa, *wb;
+    int64_t n;
+
+    (void)state;
+    build_model("bert", &c, &dims, &a);
+    c.layers = 3;
+    c.tie_embeddings = false;
+    dims = (struct vp_dims){ .batch = 1, .seq = 7 };
+    build_model("bert", &c, &dims, &b);
+    in_a = find_param(&a, name);
+    wa = init_of(&a, in_a, 1, &n);
+    wb = init_of(&b, find_param(&b, name), 1, NULL);
+    assert_int_equal(n, 3 * 32 * 32);
+    assert_memory_equal(wa, wb, (size_t)n * sizeof(*wa));
+    assert_memory_not_equal(wa, wa + 32 * 32, 32 * 32 * sizeof(*wa));
+    free(wb);
+    wb = init_of(&a, in_a, 2, NULL);
+    assert_memory_not_equal(wa, wb, (size_t)n * sizeof(*wa));
+    free(wb);
+    wb = init_of(&a, in_a, (uint64_t)1 << 32 | 1, NULL);
+    assert_memory_not_equal(wa, wb, (size_t)n * sizeof(*wa));
+    free(wb);
+    free(wa);
+    vp_graph_release(&a);
+    vp_graph_release(&b);
+}
+
+/* Mean, deviation, skewness, kurtosis and tail of a normal distribution, with
+ * room for five standard errors of n samples. */
+static void check_normal(const float *w, int64_t n, double std)
+{
+    double sum[5] = { 0 }, tail = 0, root_n = sqrt((double)n);
+
+    for (int64_t i = 0; i < n; i++) {
+        double z = w[i] / std, power = 1.0;
+
+        for (int k = 0; k < 5; k++, power *= z)
+            sum[k] += power / (double)n;
+        tail += fabs(z) > 2.0;
+    }
+    assert_true(fabs(sum[1]) < 5.0 / root_n);
+    assert_true(fabs(sum[2] - 1.0) < 5.0 * sqrt(2.0) / root_n);
+    assert_true(fabs(sum[3]) < 5.0 * sqrt(15.0) / root_n);
+    assert_true(fabs(sum[4] - 3.0) < 5.0 * sqrt(96.0) / root_n);
+    assert_true(fabs(tail / (double)n - 0.0455003) < 5.0 * 0.21 / root_n);
+}
+
+static void init_distributions(void **state)
+{
+    static const struct {
+        const char *model, *name;
+        double std; /* -1: all ones, 0: all zeros */
+    } cases[] = {
+        { "bert", "bert.embeddings.word_embeddings.weight", 0.02 },
+        { "bert", "bert.encoder.layer.0.attention.self.value.weight", 0.02 },
+        { "bert", "bert.encoder.layer.0.attention.self.value.bias", 0 },
+        { "bert", "bert.embeddings.LayerNorm.weight", -1 },
+        { "bert", "bert.embeddings.LayerNorm.bias", 0 },
+        { "bert", "cls.predictions.bias", 0 },
+        { "gpt2", "transformer.wpe.weight", 0.02 },
+        { "gpt2", "transformer.h.1.mlp.c_fc.weight", 0.02 },
+        { "gpt2", "transformer.h.1.mlp.c_proj.weight", 0.01 },
+        { "gpt2", "transformer.h.0.attn.c_proj.weight", 0.01 },
+        { "translation", "model.shared.weight", 0.125 },
+        { "translation", "model.encoder.layers.1.self_attn.q_proj.weight",
+          0.08838834764831845 },
+        { "translation", "model.decoder.layers.0.encoder_attn.k_proj.weight",
+          0.08838834764831845 },
+        { "translation", "model.encoder.layers.1.self_attn.out_proj.weight",
+          0.125 },
+        { "translation", "model.decoder.layers.0.fc2.weight",
+          0.07905694150420949 },
+        { "translation", "model.decoder.layers.0.fc1.bias", 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_model_config c = tiny_config(cases[i].model, true);
+        struct vp_dims dims = tiny_dims(cases[i].model);
+        struct vp_graph graph;
+        float *w;
+        int64_t n;
+
+        c.hidden = 64;
+        c.heads = 4;
+        c.ffn = 256;
+        c.vocab = 5000;
+        c.positions = 1000;
+        build_model(cases[i].model, &c, &dims, &graph);
+        w = init_of(&graph, find_param(&graph, cases[i].name), 3, &n);
+        if (cases[i].std > 0)
+            check_normal(w, n, cases[i].std);
+        for (int64_t j = 0; j < n && cases[i].std <= 0; j++)
+            assert_true(w[j] == (cases[i].std < 0 ? 1.0f : 0.0f));
+        free(w);
+        vp_graph_release(&graph);
+    }
+}
+
+/* A tied use starts as its owner. */
+static void init_tied(void **state)
+{
+    struct vp_model_config c = tiny_config("translation", true);
+    struct vp_dims dims = tiny_dims("translation");
+    struct vp_graph graph;
+    int n_tied = 0;
+
+    (void)state;
+    build_model("translation", &c, &dims, &graph);
+    for (int i = 0; i < graph.n_params; i++) {
+        float *use, *owner;
+        int64_t n;
+
+        if (graph.params[i].tied_to == VP_NONE)
+            continue;
+        use = init_of(&graph, i, 5, &n);
+        owner = init_of(&graph, graph.params[i].tied_to, 5, NULL);
+        assert_memory_equal(use, owner, (size_t)n * sizeof(*use));
+        free(use);
+        free(owner);
+        n_tied++;
+    }
+    assert_int_equal(n_tied, 2);
+    vp_graph_release(&graph);
+}
+
+/* Row r is position pad + 1 + r; the values come from fairseq's formula. */
+static void init_sinusoids(void **state)
+{
+    static const float want[2][9] = {
+        { 0.9092974f, 0.0926985f, 0.0043089f, 0.0002000f, -0.4161468f,
+          0.9956942f, 0.9999907f, 1.0000000f, 0.0f },
+        { -0.2794155f, 0.2749093f, 0.0129262f, 0.0006000f, 0.9601703f,
+          0.9614702f, 0.9999165f, 0.9999998f, 0.0f },
+    };
+    static const char *const names[] = {
+        "model.encoder.embed_positions.weights",
+        "model.decoder.embed_positions.weights",
+    };
+    struct vp_model_config c = tiny_config("translation", true);
+    struct vp_dims dims = tiny_dims("translation");
+    struct vp_graph graph;
+
+    (void)state;
+    c.hidden = 9;
+    build_model("translation", &c, &dims, &graph);
+    for (int side = 0; side < 2; side++) {
+        vp_par par = find_param(&graph, names[side]);
+        float *w = init_of(&graph, par, 5, NULL);
+
+        assert_true(graph.params[par].constant);
+        assert_int_equal(graph.params[par].rows, c.positions);
+        for (int i = 0; i < 9; i++) {
+            assert_true(fabsf(w[i] - want[0][i]) < 1e-7f);
+            assert_true(fabsf(w[4 * 9 + i] - want[1][i]) < 1e-7f);
+        }
+        free(w);
+    }
+    vp_graph_release(&graph);
+
+    /* One and two columns leave no room for a range of frequencies. */
+    for (c.hidden = 1; c.hidden <= 3; c.hidden++) {
+        float *w;
+        int64_t n;
+
+        c.heads = 1;
+        build_model("translation", &c, &dims, &graph);
+        w = init_of(&graph, find_param(&graph, names[0]), 5, &n);
+        for (int64_t i = 0; i < n; i++)
+            assert_true(fabsf(w[i]) <= 1.0f);
+        free(w);
+        vp_graph_release(&graph);
+    }
+}
+
+/* ---- Every size and every cut ------------------------------------------- */
+
+static void check_cuts(const struct vp_graph *graph)
+{
+    for (int cut = 1; cut < graph->n_blocks; cut++) {
+        struct vp_stage_spec spec[2] = {
+            { .first_block = 0, .n_blocks = cut },
+            { .first_block = cut, .n_blocks = graph->n_blocks - cut },
+        };
+        struct vp_program p[2];
+        struct vp_err err = { .text = "" };
+
+        for (int i = 0; i < 2; i++)
+            if (vp_program_lower(graph, &spec[i], NULL, NULL, &p[i], &err) !=
+                VP_OK)
+                fail_msg("cut at %d: %s", cut, err.text);
+        assert_int_equal(p[0].out.n_entries, p[1].in.n_entries);
+        assert_int_equal(p[0].dout.n_entries, p[1].din.n_entries);
+        assert_true(p[1].din.n_entries >= 1);
+        for (int i = 0; i < p[1].in.n_entries; i++)
+            assert_int_equal(p[0].out.entries[i].value,
+                             p[1].in.entries[i].value);
+        vp_program_release(&p[0]);
+        vp_program_release(&p[1]);
+    }
+}
+
+static void odd_sizes_and_cuts(void **state)
+{
+    static const struct {
+        int64_t vocab, hidden, layers, decoder_layers, heads, ffn;
+        int64_t batch, seq, tgt_seq, n_labels;
+    } cases[] = {
+        { 2, 1, 1, 1, 1, 1, 1, 1, 1, 0 },
+        { 3, 7, 1, 2, 7, 5, 1, 19, 2, 1 },
+        { 101, 15, 3, 1, 5, 31, 5, 1, 19, 5 },
+        { 1009, 34, 2, 3, 2, 3, 7, 13, 17, 91 },
+    };
+    static const char *const models[] = { "bert", "gpt2", "cpm",
+                                          "translation" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases) * VP_COUNT_OF(models); i++) {
+        size_t k = i / VP_COUNT_OF(models);
+        const char *model = models[i % VP_COUNT_OF(models)];
+        struct vp_model_config c = model_size(model, NULL);
+        struct vp_dims dims = { .batch = cases[k].batch, .seq = cases[k].seq };
+        struct vp_graph graph;
+
+        c.vocab = cases[k].vocab;
+        c.hidden = cases[k].hidden;
+        c.layers = cases[k].layers;
+        c.decoder_layers = cases[k].decoder_layers;
+        c.heads = cases[k].heads;
+        c.ffn = cases[k].ffn;
+        c.positions = 19;
+        c.tie_embeddings = k % 2;
+        c.attention_bias = k % 2;
+        if (strcmp(model, "bert") == 0)
+            dims.n_labels = cases[k].n_labels;
+        if (strcmp(model, "translation") == 0)
+            dims.tgt_seq = cases[k].tgt_seq;
+        build_model(model, &c, &dims, &graph);
+        assert_int_equal(graph.n_blocks, find_model(model)->n_blocks(&c));
+        check_cuts(&graph);
+        vp_graph_release(&graph);
+    }
+}
+
+/* All length buckets of a model share their weights. */
+static void buckets_share_parameters(void **state)
+{
+    static const char *const models[] = { "bert", "gpt2", "translation" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(models); i++) {
+        struct vp_model_config c = tiny_config(models[i], i % 2);
+        struct vp_dims dims = tiny_dims(models[i]);
+        struct vp_graph a, b;
+
+        build_model(models[i], &c, &dims, &a);
+        dims.batch = 2;
+        dims.seq = 5;
+        dims.n_labels = 0;
+        dims.tgt_seq = dims.tgt_seq ? 3 : 0;
+        build_model(models[i], &c, &dims, &b);
+        assert_int_equal(a.n_params, b.n_params);
+        for (int p = 0; p < a.n_params; p++) {
+            assert_string_equal(a.params[p].part[0].name,
+                                b.params[p].part[0].name);
+            assert_int_equal(a.params[p].rows, b.params[p].rows);
+            assert_int_equal(a.params[p].cols, b.params[p].cols);
+            assert_int_equal(a.params[p].block, b.params[p].block);
+        }
+        vp_graph_release(&a);
+        vp_graph_release(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_sizes),
+        cmocka_unit_test(table_of_models),
+        cmocka_unit_test(blocks_and_lines),
+        cmocka_unit_test(operator_attributes),
+        cmocka_unit_test(names_as_published),
+        cmocka_unit_test(tied_tables),
+        cmocka_unit_test(init_known_values),
+        cmocka_unit_test(init_any_range),
+        cmocka_unit_test(init_in_pieces),
+        cmocka_unit_test(init_by_name),
+        cmocka_unit_test(init_distributions),
+        cmocka_unit_test(init_tied),
+        cmocka_unit_test(init_sinusoids),
+        cmocka_unit_test(odd_sizes_and_cuts),
+        cmocka_unit_test(buckets_share_parameters),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
