@@ -1,6 +1,6 @@
 #include "sleeper.h"
 
-#include "../tests/lib/sleepdevice.h"
+#include "lib/sleepdevice.h"
 
 const struct vp_backend_ops *sleeper_open(double us_per_gflop,
                                           double ns_per_weight)

@@ -41,8 +41,8 @@ static void test_custom_is_named(void **state)
     struct vpipe_config *config = named_config("1");
 
     (void)state;
-    assert_ok(
-        vpipe_config_set_data(config, fill_counting, NULL, 100, 3, &error));
+    assert_ok(vpipe_config_set_data(config, fill_counting, NULL, 100, 3,
+                                    &last_error));
     losses_of(config, N, named_losses);
     losses_of(custom_config("1"), N, custom);
     losses_of(custom_config("2"), N, two);
@@ -84,21 +84,21 @@ static void test_calls(void **state)
     (void)state;
     vpipe_config_free(config);
     losses_of(custom_config("2"), N, whole);
-    assert_ok(vpipe_trainer_run(trainer, 3, see, &seen, &error));
+    assert_ok(vpipe_trainer_run(trainer, 3, see, &seen, &last_error));
     assert_int_equal(vpipe_trainer_step(trainer), 3);
-    assert_ok(vpipe_trainer_run(trainer, 9, see, &seen, &error));
+    assert_ok(vpipe_trainer_run(trainer, 9, see, &seen, &last_error));
     assert_int_equal(vpipe_trainer_step(trainer), 12);
     assert_same_losses(seen.loss, whole, N);
 
     assert_refused(VPIPE_INVALID, "12 of 24 are left",
-                   vpipe_trainer_run(trainer, 13, NULL, NULL, &error));
+                   vpipe_trainer_run(trainer, 13, NULL, NULL, &last_error));
     assert_refused(VPIPE_INVALID, "12 of 24",
-                   vpipe_trainer_run_losses(trainer, 13, all, &error));
+                   vpipe_trainer_run_losses(trainer, 13, all, &last_error));
     assert_refused(VPIPE_INVALID, "1 or more",
-                   vpipe_trainer_run_losses(trainer, 0, all, &error));
+                   vpipe_trainer_run_losses(trainer, 0, all, &last_error));
     assert_refused(VPIPE_INVALID, "-1 steps",
-                   vpipe_trainer_run(trainer, -1, NULL, NULL, &error));
-    assert_ok(vpipe_trainer_run(trainer, 0, NULL, NULL, &error));
+                   vpipe_trainer_run(trainer, -1, NULL, NULL, &last_error));
+    assert_ok(vpipe_trainer_run(trainer, 0, NULL, NULL, &last_error));
     assert_int_equal(vpipe_trainer_step(trainer), 24);
     vpipe_trainer_free(trainer);
 }
@@ -121,11 +121,11 @@ static void test_stop(void **state)
     set(config, "total_steps", "5000");
     trainer = start(config, NULL, NULL);
     vpipe_config_free(config);
-    assert_ok(vpipe_trainer_run(trainer, 0, stop_at_5, &last, &error));
+    assert_ok(vpipe_trainer_run(trainer, 0, stop_at_5, &last, &last_error));
     assert_true(last >= 5 && last < 5000);
     assert_int_equal(vpipe_trainer_step(trainer), last);
     then = last;
-    assert_ok(vpipe_trainer_run(trainer, 1, stop_at_5, &last, &error));
+    assert_ok(vpipe_trainer_run(trainer, 1, stop_at_5, &last, &last_error));
     assert_int_equal(last, then + 1);
     vpipe_trainer_free(trainer);
 }
@@ -139,22 +139,23 @@ static void test_evaluate(void **state)
 
     (void)state;
     losses_of(custom_config("1"), N, whole);
-    assert_ok(vpipe_trainer_evaluate(trainer, 0, &first, &error));
+    assert_ok(vpipe_trainer_evaluate(trainer, 0, &first, &last_error));
     assert_true(first > 3.6 && first < 3.8); /* log(40) = 3.69 */
-    assert_ok(vpipe_trainer_run_losses(trainer, 6, losses, &error));
-    assert_ok(vpipe_trainer_evaluate(trainer, 1, &one, &error));
-    assert_ok(vpipe_trainer_run_losses(trainer, 6, losses + 6, &error));
-    assert_ok(vpipe_trainer_evaluate(trainer, 0, &last, &error));
+    assert_ok(vpipe_trainer_run_losses(trainer, 6, losses, &last_error));
+    assert_ok(vpipe_trainer_evaluate(trainer, 1, &one, &last_error));
+    assert_ok(vpipe_trainer_run_losses(trainer, 6, losses + 6, &last_error));
+    assert_ok(vpipe_trainer_evaluate(trainer, 0, &last, &last_error));
     assert_same_losses(losses, whole, N);
     assert_true(last < one && one < first);
     assert_refused(VPIPE_INVALID, "negative",
-                   vpipe_trainer_evaluate(trainer, -1, &last, &error));
+                   vpipe_trainer_evaluate(trainer, -1, &last, &last_error));
     vpipe_trainer_free(trainer);
 
-    assert_ok(vpipe_config_set_data(config, fill_counting, NULL, 9, 0, &error));
+    assert_ok(
+        vpipe_config_set_data(config, fill_counting, NULL, 9, 0, &last_error));
     trainer = start(config, NULL, NULL);
     assert_refused(VPIPE_INVALID, "no batches to evaluate",
-                   vpipe_trainer_evaluate(trainer, 0, &last, &error));
+                   vpipe_trainer_evaluate(trainer, 0, &last, &last_error));
     vpipe_trainer_free(trainer);
     vpipe_config_free(config);
 }
@@ -176,7 +177,7 @@ static void test_plan(void **state)
     char lines[2000] = "";
 
     (void)state;
-    assert_ok(vpipe_trainer_run_losses(trainer, 4, of_stages, &error));
+    assert_ok(vpipe_trainer_run_losses(trainer, 4, of_stages, &last_error));
     assert_non_null(strstr(vpipe_trainer_config(trainer), "stages: 3"));
     assert_non_null(
         strstr(vpipe_trainer_config(trainer), "model_type: custom"));
@@ -187,15 +188,17 @@ static void test_plan(void **state)
 
     config = custom_config(NULL);
     vpipe_config_set_log(config, note_line, lines);
-    assert_ok(vpipe_config_set_plan(config, plan, &error));
+    assert_ok(vpipe_config_set_plan(config, plan, &last_error));
     trainer = start(config, NULL, NULL);
     assert_non_null(strstr(vpipe_trainer_plan(trainer), "[2, 2, 2]"));
-    assert_ok(vpipe_trainer_run_losses(trainer, 4, of_plan, &error));
+    assert_ok(vpipe_trainer_run_losses(trainer, 4, of_plan, &last_error));
     assert_same_losses(of_plan, of_stages, 4);
     vpipe_trainer_free(trainer);
-    assert_ok(vpipe_config_set_plan(config, "{\"partition\": [9]}", &error));
-    assert_int_equal(vpipe_trainer_create(config, NULL, NULL, &trainer, &error),
-                     VPIPE_INVALID);
+    assert_ok(
+        vpipe_config_set_plan(config, "{\"partition\": [9]}", &last_error));
+    assert_int_equal(
+        vpipe_trainer_create(config, NULL, NULL, &trainer, &last_error),
+        VPIPE_INVALID);
     vpipe_config_free(config);
     free(plan);
 }
@@ -215,28 +218,30 @@ static void test_save_and_resume(void **state)
     snprintf(folder, sizeof(folder), "%s", below_root("saved"));
     losses_of(custom_config("2"), N, whole);
     assert_refused(VPIPE_INVALID, "no folder",
-                   vpipe_trainer_save(trainer, NULL, &error));
-    assert_ok(vpipe_trainer_run_losses(trainer, 4, losses, &error));
-    assert_ok(vpipe_trainer_save(trainer, folder, &error));
-    assert_ok(vpipe_trainer_run_losses(trainer, 2, losses + 4, &error));
-    assert_ok(vpipe_trainer_save(trainer, folder, &error));
-    assert_ok(vpipe_trainer_weights(trainer, name, a, VOCAB * HIDDEN, &error));
+                   vpipe_trainer_save(trainer, NULL, &last_error));
+    assert_ok(vpipe_trainer_run_losses(trainer, 4, losses, &last_error));
+    assert_ok(vpipe_trainer_save(trainer, folder, &last_error));
+    assert_ok(vpipe_trainer_run_losses(trainer, 2, losses + 4, &last_error));
+    assert_ok(vpipe_trainer_save(trainer, folder, &last_error));
+    assert_ok(
+        vpipe_trainer_weights(trainer, name, a, VOCAB * HIDDEN, &last_error));
     vpipe_trainer_free(trainer);
     vpipe_config_free(config);
 
     config = custom_config("3"); /* another cut */
     trainer = start(config, NULL, folder);
     assert_int_equal(vpipe_trainer_step(trainer), 6);
-    assert_ok(vpipe_trainer_weights(trainer, name, b, VOCAB * HIDDEN, &error));
+    assert_ok(
+        vpipe_trainer_weights(trainer, name, b, VOCAB * HIDDEN, &last_error));
     assert_memory_equal(a, b, sizeof(a));
-    assert_ok(vpipe_trainer_run_losses(trainer, 6, losses + 6, &error));
+    assert_ok(vpipe_trainer_run_losses(trainer, 6, losses + 6, &last_error));
     assert_same_losses(losses, whole, N);
     assert_refused(VPIPE_INVALID, "of another run",
-                   vpipe_trainer_save(trainer, folder, &error));
+                   vpipe_trainer_save(trainer, folder, &last_error));
     assert_refused(VPIPE_INVALID, "no parameter 'x'",
-                   vpipe_trainer_weights(trainer, "x", a, 1, &error));
+                   vpipe_trainer_weights(trainer, "x", a, 1, &last_error));
     assert_refused(VPIPE_INVALID, "room for 3",
-                   vpipe_trainer_weights(trainer, name, a, 3, &error));
+                   vpipe_trainer_weights(trainer, name, a, 3, &last_error));
     vpipe_trainer_free(trainer);
     vpipe_config_free(config);
 }
@@ -251,7 +256,7 @@ static void make_run(const char *folder, double *losses)
 
     set(config, "eval_every", "12");
     trainer = start(config, folder, NULL);
-    assert_ok(vpipe_trainer_run_losses(trainer, 24, losses, &error));
+    assert_ok(vpipe_trainer_run_losses(trainer, 24, losses, &last_error));
     vpipe_trainer_free(trainer);
     vpipe_config_free(config);
 }
@@ -265,7 +270,7 @@ static void test_run(void **state)
 
     (void)state;
     make_run(below_root("run"), losses);
-    assert_ok(vpipe_run_open(below_root("run"), &run, &error));
+    assert_ok(vpipe_run_open(below_root("run"), &run, &last_error));
     column = vpipe_run_metric(run, "loss", &n);
     assert_int_equal(n, 24);
     assert_same_losses(column, losses, 24);
@@ -284,7 +289,7 @@ static void test_run(void **state)
     vpipe_run_free(run);
     assert_true(isfinite(eval[0]));
     assert_refused(VPIPE_INVALID, "is no run",
-                   vpipe_run_open(root, &run, &error));
+                   vpipe_run_open(root, &run, &last_error));
 }
 
 /* The same ids from a run in one stage and in two, and from Hugging Face folders
@@ -301,46 +306,52 @@ static void test_model(void **state)
 
     (void)state;
     make_run(below_root("trained"), losses);
-    assert_ok(vpipe_model_open(below_root("trained"), &model, &error));
-    assert_ok(vpipe_model_generate(model, prompt, 3, NULL, 4, ids, &n, &error));
+    assert_ok(vpipe_model_open(below_root("trained"), &model, &last_error));
+    assert_ok(
+        vpipe_model_generate(model, prompt, 3, NULL, 4, ids, &n, &last_error));
     assert_int_equal(n, 4);
-    assert_ok(vpipe_model_evaluate(model, &score, &error));
+    assert_ok(vpipe_model_evaluate(model, &score, &last_error));
     assert_true(score.loss > 0.0 && score.accuracy > 0.0 &&
                 score.accuracy < 1.0 && score.n_labels >= 8.0);
-    assert_ok(vpipe_model_set(model, "stages", "2", &error));
-    assert_non_null(strstr(vpipe_model_config(model, &error), "stages: 2"));
-    assert_ok(
-        vpipe_model_generate(model, prompt, 3, NULL, 8, other, &m, &error));
+    assert_ok(vpipe_model_set(model, "stages", "2", &last_error));
+    assert_non_null(
+        strstr(vpipe_model_config(model, &last_error), "stages: 2"));
+    assert_ok(vpipe_model_generate(model, prompt, 3, NULL, 8, other, &m,
+                                   &last_error));
     assert_int_equal(m, 6); /* 8 positions, and one id behind them */
     assert_memory_equal(ids, other, 4 * sizeof(*ids));
-    assert_ok(vpipe_model_evaluate(model, &again, &error));
+    assert_ok(vpipe_model_evaluate(model, &again, &last_error));
     assert_memory_equal(&score, &again, sizeof(score));
     sampling.end_id = other[2];
     assert_ok(vpipe_model_generate(model, prompt, 3, &sampling, 8, other, &m,
-                                   &error));
+                                   &last_error));
     assert_true(m <= 3 && other[m - 1] == sampling.end_id);
     sampling.temperature = -1.0;
     assert_refused(VPIPE_INVALID, "temperature",
                    vpipe_model_generate(model, prompt, 3, &sampling, 4, other,
-                                        &m, &error));
+                                        &m, &last_error));
     vpipe_model_free(model);
 
-    assert_ok(vpipe_export(below_root("trained"), below_root("hf"), &error));
-    assert_ok(vpipe_model_open(below_root("hf"), &model, &error));
     assert_ok(
-        vpipe_model_generate(model, prompt, 3, NULL, 4, other, &m, &error));
+        vpipe_export(below_root("trained"), below_root("hf"), &last_error));
+    assert_ok(vpipe_model_open(below_root("hf"), &model, &last_error));
+    assert_ok(vpipe_model_generate(model, prompt, 3, NULL, 4, other, &m,
+                                   &last_error));
     assert_memory_equal(ids, other, 4 * sizeof(*ids));
     vpipe_model_free(model);
-    assert_ok(vpipe_import(below_root("hf"), below_root("imported"), &error));
-    assert_ok(vpipe_model_open(below_root("imported"), &model, &error));
     assert_ok(
-        vpipe_model_generate(model, prompt, 3, NULL, 4, other, &m, &error));
+        vpipe_import(below_root("hf"), below_root("imported"), &last_error));
+    assert_ok(vpipe_model_open(below_root("imported"), &model, &last_error));
+    assert_ok(vpipe_model_generate(model, prompt, 3, NULL, 4, other, &m,
+                                   &last_error));
     assert_memory_equal(ids, other, 4 * sizeof(*ids));
     vpipe_model_free(model);
-    assert_int_equal(vpipe_export(below_root("hf2"), below_root("x"), &error),
-                     VPIPE_INVALID);
-    assert_int_equal(vpipe_import(below_root("run2"), below_root("y"), &error),
-                     VPIPE_INVALID);
+    assert_int_equal(
+        vpipe_export(below_root("hf2"), below_root("x"), &last_error),
+        VPIPE_INVALID);
+    assert_int_equal(
+        vpipe_import(below_root("run2"), below_root("y"), &last_error),
+        VPIPE_INVALID);
 }
 
 /* ---- What is left alone -------------------------------------------------- */
@@ -392,9 +403,9 @@ static void test_state_of_thread(void **state)
 
     config = custom_config("2");
     trainer = start(config, below_root("quiet"), NULL);
-    assert_ok(vpipe_trainer_run_losses(trainer, 4, odd, &error));
-    assert_ok(vpipe_trainer_evaluate(trainer, 0, &loss, &error));
-    assert_ok(vpipe_trainer_save(trainer, NULL, &error));
+    assert_ok(vpipe_trainer_run_losses(trainer, 4, odd, &last_error));
+    assert_ok(vpipe_trainer_evaluate(trainer, 0, &loss, &last_error));
+    assert_ok(vpipe_trainer_save(trainer, NULL, &last_error));
     vpipe_trainer_free(trainer);
     vpipe_config_free(config);
 
@@ -448,7 +459,7 @@ static void test_auto_plan(void **state)
 #if defined(__x86_64__)
     assert_int_equal(_mm_getcsr(), csr);
 #endif
-    assert_ok(vpipe_trainer_run_losses(trainer, 4, planned, &error));
+    assert_ok(vpipe_trainer_run_losses(trainer, 4, planned, &last_error));
     assert_same_losses(plain, planned, 4);
     vpipe_trainer_free(trainer);
     vpipe_config_free(config);

@@ -22,27 +22,34 @@ static void test_null_config(void **state)
     struct vpipe_config *config = new_config("1");
 
     (void)state;
-    assert_null_refused("config_out", vpipe_config_create(NULL, &error));
-    assert_null_refused("config", vpipe_config_set(NULL, "a", "b", &error));
-    assert_null_refused("key", vpipe_config_set(config, NULL, "b", &error));
+    assert_null_refused("config_out", vpipe_config_create(NULL, &last_error));
+    assert_null_refused("config",
+                        vpipe_config_set(NULL, "a", "b", &last_error));
+    assert_null_refused("key",
+                        vpipe_config_set(config, NULL, "b", &last_error));
     assert_null_refused("value",
-                        vpipe_config_set(config, "stages", NULL, &error));
-    assert_null_refused("path", vpipe_config_set_file(config, NULL, &error));
-    assert_null_refused("json", vpipe_config_set_plan(config, NULL, &error));
-    assert_null_refused("config", vpipe_config_set_file(NULL, "x", &error));
-    assert_null_refused("config", vpipe_config_set_plan(NULL, "x", &error));
+                        vpipe_config_set(config, "stages", NULL, &last_error));
+    assert_null_refused("path",
+                        vpipe_config_set_file(config, NULL, &last_error));
+    assert_null_refused("json",
+                        vpipe_config_set_plan(config, NULL, &last_error));
+    assert_null_refused("config",
+                        vpipe_config_set_file(NULL, "x", &last_error));
+    assert_null_refused("config",
+                        vpipe_config_set_plan(NULL, "x", &last_error));
     assert_null_refused(
-        "fill", vpipe_config_set_data(config, NULL, NULL, 1, 1, &error));
-    assert_null_refused("config", vpipe_config_set_data(NULL, fill_counting,
-                                                        NULL, 1, 1, &error));
-    assert_null_refused(
-        "shape",
-        vpipe_config_set_model(config, NULL, build_nothing, NULL, &error));
-    assert_null_refused(
-        "build", vpipe_config_set_model(config, &shape, NULL, NULL, &error));
+        "fill", vpipe_config_set_data(config, NULL, NULL, 1, 1, &last_error));
     assert_null_refused(
         "config",
-        vpipe_config_set_model(NULL, &shape, build_nothing, NULL, &error));
+        vpipe_config_set_data(NULL, fill_counting, NULL, 1, 1, &last_error));
+    assert_null_refused(
+        "shape",
+        vpipe_config_set_model(config, NULL, build_nothing, NULL, &last_error));
+    assert_null_refused("build", vpipe_config_set_model(config, &shape, NULL,
+                                                        NULL, &last_error));
+    assert_null_refused(
+        "config",
+        vpipe_config_set_model(NULL, &shape, build_nothing, NULL, &last_error));
     vpipe_config_set_log(NULL, NULL, NULL);
     vpipe_config_free(config);
     vpipe_config_free(NULL);
@@ -58,27 +65,27 @@ static void test_null_trainer(void **state)
     double loss;
 
     (void)state;
+    assert_null_refused("config", vpipe_trainer_create(NULL, NULL, NULL,
+                                                       &trainer, &last_error));
+    assert_null_refused("trainer_out", vpipe_trainer_create(config, NULL, NULL,
+                                                            NULL, &last_error));
+    assert_null_refused("trainer",
+                        vpipe_trainer_run(NULL, 1, NULL, NULL, &last_error));
     assert_null_refused(
-        "config", vpipe_trainer_create(NULL, NULL, NULL, &trainer, &error));
-    assert_null_refused("trainer_out",
-                        vpipe_trainer_create(config, NULL, NULL, NULL, &error));
+        "losses_out", vpipe_trainer_run_losses(trainer, 1, NULL, &last_error));
     assert_null_refused("trainer",
-                        vpipe_trainer_run(NULL, 1, NULL, NULL, &error));
-    assert_null_refused("losses_out",
-                        vpipe_trainer_run_losses(trainer, 1, NULL, &error));
-    assert_null_refused("trainer",
-                        vpipe_trainer_run_losses(NULL, 1, &loss, &error));
+                        vpipe_trainer_run_losses(NULL, 1, &loss, &last_error));
     assert_null_refused("loss_out",
-                        vpipe_trainer_evaluate(trainer, 1, NULL, &error));
+                        vpipe_trainer_evaluate(trainer, 1, NULL, &last_error));
     assert_null_refused("trainer",
-                        vpipe_trainer_evaluate(NULL, 1, &loss, &error));
-    assert_null_refused("trainer", vpipe_trainer_save(NULL, "x", &error));
+                        vpipe_trainer_evaluate(NULL, 1, &loss, &last_error));
+    assert_null_refused("trainer", vpipe_trainer_save(NULL, "x", &last_error));
     assert_null_refused(
-        "name", vpipe_trainer_weights(trainer, NULL, &weight, 1, &error));
-    assert_null_refused("weights_out",
-                        vpipe_trainer_weights(trainer, "x", NULL, 1, &error));
-    assert_null_refused("trainer",
-                        vpipe_trainer_weights(NULL, "x", &weight, 1, &error));
+        "name", vpipe_trainer_weights(trainer, NULL, &weight, 1, &last_error));
+    assert_null_refused("weights_out", vpipe_trainer_weights(trainer, "x", NULL,
+                                                             1, &last_error));
+    assert_null_refused(
+        "trainer", vpipe_trainer_weights(NULL, "x", &weight, 1, &last_error));
     assert_null(vpipe_trainer_plan(NULL));
     assert_null(vpipe_trainer_config(NULL));
     assert_int_equal(vpipe_trainer_step(NULL), 0);
@@ -96,24 +103,25 @@ static void test_null_model(void **state)
     size_t n;
 
     (void)state;
-    assert_null_refused("path", vpipe_model_open(NULL, &model, &error));
-    assert_null_refused("model_out", vpipe_model_open("x", NULL, &error));
-    assert_null_refused("model", vpipe_model_set(NULL, "a", "b", &error));
-    assert_null_refused("model", vpipe_model_evaluate(NULL, &score, &error));
-    assert_null_refused(
-        "model", vpipe_model_generate(NULL, &id, 1, NULL, 1, &id, &n, &error));
-    assert_null(vpipe_model_config(NULL, &error));
-    assert_null_refused("from", vpipe_export(NULL, "x", &error));
-    assert_null_refused("to", vpipe_export("x", NULL, &error));
-    assert_null_refused("from", vpipe_import(NULL, "x", &error));
-    assert_null_refused("to", vpipe_import("x", NULL, &error));
-    assert_null_refused("folder", vpipe_run_open(NULL, &run, &error));
-    assert_null_refused("run_out", vpipe_run_open("x", NULL, &error));
+    assert_null_refused("path", vpipe_model_open(NULL, &model, &last_error));
+    assert_null_refused("model_out", vpipe_model_open("x", NULL, &last_error));
+    assert_null_refused("model", vpipe_model_set(NULL, "a", "b", &last_error));
+    assert_null_refused("model",
+                        vpipe_model_evaluate(NULL, &score, &last_error));
+    assert_null_refused("model", vpipe_model_generate(NULL, &id, 1, NULL, 1,
+                                                      &id, &n, &last_error));
+    assert_null(vpipe_model_config(NULL, &last_error));
+    assert_null_refused("from", vpipe_export(NULL, "x", &last_error));
+    assert_null_refused("to", vpipe_export("x", NULL, &last_error));
+    assert_null_refused("from", vpipe_import(NULL, "x", &last_error));
+    assert_null_refused("to", vpipe_import("x", NULL, &last_error));
+    assert_null_refused("folder", vpipe_run_open(NULL, &run, &last_error));
+    assert_null_refused("run_out", vpipe_run_open("x", NULL, &last_error));
     assert_null(vpipe_run_metric(NULL, "loss", &n));
     assert_null(vpipe_run_config(NULL));
     assert_null(vpipe_run_plan(NULL));
     assert_refused(VPIPE_INVALID, "no such folder",
-                   vpipe_model_open("/nowhere", &model, &error));
+                   vpipe_model_open("/nowhere", &model, &last_error));
     vpipe_model_free(NULL);
     vpipe_run_free(NULL);
 }
@@ -125,11 +133,12 @@ static void refuse_start(struct vpipe_config *config, enum vpipe_status status,
 {
     struct vpipe_trainer *trainer = NULL;
 
-    assert_int_equal(vpipe_trainer_create(config, NULL, NULL, &trainer, &error),
-                     status);
+    assert_int_equal(
+        vpipe_trainer_create(config, NULL, NULL, &trainer, &last_error),
+        status);
     assert_null(trainer);
-    if (!strstr(error.message, text))
-        fail_msg("'%s' is not in '%s'", text, error.message);
+    if (!strstr(last_error.message, text))
+        fail_msg("'%s' is not in '%s'", text, last_error.message);
     vpipe_config_free(config);
 }
 
@@ -141,7 +150,7 @@ static void test_keys(void **state)
 
     (void)state;
     assert_refused(VPIPE_INVALID, "'batch_size'",
-                   vpipe_config_set(config, "batch_sise", "2", &error));
+                   vpipe_config_set(config, "batch_sise", "2", &last_error));
     set(config, "hidden", "16");
     refuse_start(config, VPIPE_INVALID, "no effect with model_type custom");
     config = custom_config("2");
@@ -158,15 +167,18 @@ static void test_keys(void **state)
     refuse_start(new_config("1"), VPIPE_INVALID, "model_type");
     config = named_config("1");
     set(config, "vocab", "10"); /* ids go up to 39 */
-    assert_ok(vpipe_config_set_data(config, fill_counting, NULL, 9, 0, &error));
+    assert_ok(
+        vpipe_config_set_data(config, fill_counting, NULL, 9, 0, &last_error));
     {
         struct vpipe_trainer *trainer = start(config, NULL, NULL);
 
-        assert_refused(VPIPE_INVALID, "takes 0 to 9",
-                       vpipe_trainer_run_losses(trainer, 2, losses, &error));
+        assert_refused(
+            VPIPE_INVALID, "takes 0 to 9",
+            vpipe_trainer_run_losses(trainer, 2, losses, &last_error));
         vpipe_trainer_free(trainer);
     }
-    assert_ok(vpipe_config_set_file(config, below_root("none.yml"), &error));
+    assert_ok(
+        vpipe_config_set_file(config, below_root("none.yml"), &last_error));
     refuse_start(config, VPIPE_IO, "none.yml");
 
     file = fopen(below_root("keys.yml"), "w");
@@ -174,7 +186,8 @@ static void test_keys(void **state)
     fputs("total_steps: 7\nstages: 1\n", file);
     fclose(file);
     config = custom_config("2"); /* what is set wins over the file */
-    assert_ok(vpipe_config_set_file(config, below_root("keys.yml"), &error));
+    assert_ok(
+        vpipe_config_set_file(config, below_root("keys.yml"), &last_error));
     {
         struct vpipe_trainer *trainer = start(config, NULL, NULL);
 
@@ -266,25 +279,25 @@ static void test_models(void **state)
         mistake = (int)i;
         assert_refused(i == 0 ? VPIPE_CALLBACK : VPIPE_INVALID, texts[i],
                        vpipe_config_set_model(config, &shape, build_wrong,
-                                              &mistake, &error));
+                                              &mistake, &last_error));
     }
     mistake = 1000;
-    assert_ok(
-        vpipe_config_set_model(config, &shape, build_wrong, &mistake, &error));
-    assert_refused(
-        VPIPE_INVALID, "no operator",
-        vpipe_config_set_model(config, &shape, build_nothing, NULL, &error));
+    assert_ok(vpipe_config_set_model(config, &shape, build_wrong, &mistake,
+                                     &last_error));
+    assert_refused(VPIPE_INVALID, "no operator",
+                   vpipe_config_set_model(config, &shape, build_nothing, NULL,
+                                          &last_error));
     wrong.batch = 0;
-    assert_refused(
-        VPIPE_INVALID, "batch and seq",
-        vpipe_config_set_model(config, &wrong, build_wrong, &mistake, &error));
+    assert_refused(VPIPE_INVALID, "batch and seq",
+                   vpipe_config_set_model(config, &wrong, build_wrong, &mistake,
+                                          &last_error));
     wrong.batch = INT64_MAX / 2;
-    assert_refused(
-        VPIPE_INVALID, "2^30",
-        vpipe_config_set_model(config, &wrong, build_wrong, &mistake, &error));
+    assert_refused(VPIPE_INVALID, "2^30",
+                   vpipe_config_set_model(config, &wrong, build_wrong, &mistake,
+                                          &last_error));
     assert_refused(
         VPIPE_INVALID, "at least 1",
-        vpipe_config_set_data(config, fill_counting, NULL, 0, 0, &error));
+        vpipe_config_set_data(config, fill_counting, NULL, 0, 0, &last_error));
     refuse_start(config, VPIPE_INVALID, "vpipe_config_set_data()");
 }
 
@@ -332,12 +345,13 @@ static void test_data(void **state)
 
         assert_ok(vpipe_config_set_data(config, fill_wrong,
                                         (void *)(uintptr_t)cases[i].what, 20, 1,
-                                        &error));
+                                        &last_error));
         trainer = start(config, NULL, NULL);
-        assert_refused(cases[i].status, cases[i].text,
-                       vpipe_trainer_run_losses(trainer, 12, losses, &error));
-        assert_int_not_equal(vpipe_trainer_evaluate(trainer, 0, &loss, &error),
-                             VPIPE_OK);
+        assert_refused(
+            cases[i].status, cases[i].text,
+            vpipe_trainer_run_losses(trainer, 12, losses, &last_error));
+        assert_int_not_equal(
+            vpipe_trainer_evaluate(trainer, 0, &loss, &last_error), VPIPE_OK);
         vpipe_trainer_free(trainer);
         vpipe_config_free(config);
     }
@@ -478,8 +492,8 @@ static void test_shapes(void **state)
 
         set(config, "model_type", cases[i].model);
         set(config, "batch_size", cases[i].batch_size);
-        assert_ok(
-            vpipe_config_set_data(config, fill_asked, &asked, 20, 0, &error));
+        assert_ok(vpipe_config_set_data(config, fill_asked, &asked, 20, 0,
+                                        &last_error));
         losses_of(config, 4, losses);
         assert_string_equal(asked.arrays, cases[i].asked.arrays);
         assert_memory_equal(&asked.shape, &cases[i].asked.shape,
@@ -493,8 +507,10 @@ static void losses_of_all(const char *stages, double *losses)
     const struct vpipe_shape shape = { BATCH, SEQ, TARGET, ROWS + 1 };
     struct vpipe_config *config = new_config(stages);
 
-    assert_ok(vpipe_config_set_model(config, &shape, build_all, NULL, &error));
-    assert_ok(vpipe_config_set_data(config, fill_all, NULL, 50, 2, &error));
+    assert_ok(
+        vpipe_config_set_model(config, &shape, build_all, NULL, &last_error));
+    assert_ok(
+        vpipe_config_set_data(config, fill_all, NULL, 50, 2, &last_error));
     losses_of(config, 20, losses);
 }
 
@@ -526,25 +542,25 @@ static void test_custom_checkpoint(void **state)
     size_t n;
 
     (void)state;
-    assert_ok(vpipe_trainer_run(trainer, 2, NULL, NULL, &error));
-    assert_ok(vpipe_trainer_save(trainer, NULL, &error));
+    assert_ok(vpipe_trainer_run(trainer, 2, NULL, NULL, &last_error));
+    assert_ok(vpipe_trainer_save(trainer, NULL, &last_error));
     vpipe_trainer_free(trainer);
     vpipe_config_free(config);
-    assert_ok(vpipe_model_open(below_root("own"), &model, &error));
+    assert_ok(vpipe_model_open(below_root("own"), &model, &last_error));
     assert_refused(
         VPIPE_INVALID, "custom",
-        vpipe_model_generate(model, prompt, 1, NULL, 4, ids, &n, &error));
-    assert_null(vpipe_model_config(model, &error));
-    assert_int_equal(error.status, VPIPE_INVALID);
+        vpipe_model_generate(model, prompt, 1, NULL, 4, ids, &n, &last_error));
+    assert_null(vpipe_model_config(model, &last_error));
+    assert_int_equal(last_error.status, VPIPE_INVALID);
     assert_refused(VPIPE_INVALID, "'stages'",
-                   vpipe_model_set(model, "stagess", "1", &error));
+                   vpipe_model_set(model, "stagess", "1", &last_error));
     assert_refused(
         VPIPE_INVALID, "ask for 1 to",
-        vpipe_model_generate(model, prompt, 0, NULL, 4, ids, &n, &error));
+        vpipe_model_generate(model, prompt, 0, NULL, 4, ids, &n, &last_error));
     sampling.size = 3;
-    assert_refused(
-        VPIPE_INVALID, "VPIPE_SAMPLING",
-        vpipe_model_generate(model, prompt, 1, &sampling, 4, ids, &n, &error));
+    assert_refused(VPIPE_INVALID, "VPIPE_SAMPLING",
+                   vpipe_model_generate(model, prompt, 1, &sampling, 4, ids, &n,
+                                        &last_error));
     vpipe_model_free(model);
 }
 

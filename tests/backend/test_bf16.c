@@ -9,6 +9,7 @@
 #include "base/pool.h"
 
 #include <float.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,9 +17,9 @@
 #include <cmocka.h>
 
 #include "lib/cpu_pools.h"
+#include "lib/one_op.h"
 #include "lib/op_cases.h"
 #include "lib/op_modes.h"
-#include "lib/testlib.h"
 
 /* ---- An operator in two bytes ------------------------------------------- */
 

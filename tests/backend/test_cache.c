@@ -6,7 +6,9 @@
 #include "backend/cpu/isa.h"
 #include "backend/cpu/simd.h"
 
-#include "lib/testlib.h"
+#include "lib/one_op.h"
+
+#include <math.h>
 
 static struct vp_pool *pool;
 

@@ -1,7 +1,9 @@
 /* The plain-C twins: every gradient against finite differences in double, and
  * float against double. Forward values have test_reference.c. */
+#include "lib/one_op.h"
 #include "lib/op_cases.h"
-#include "lib/testlib.h"
+
+#include <math.h>
 
 /* The stencil is exact to STEP^4 = 5e-12 times a fifth derivative; rounding
  * adds 1e-16 / STEP. The worst case (layernorm) stands at 3e-11. */

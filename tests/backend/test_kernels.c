@@ -10,6 +10,7 @@
 #include "base/pool.h"
 
 #include <float.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,9 +18,9 @@
 #include <cmocka.h>
 
 #include "lib/cpu_pools.h"
+#include "lib/one_op.h"
 #include "lib/op_cases.h"
 #include "lib/op_modes.h"
-#include "lib/testlib.h"
 
 /* What is above computes floats with the last of these. */
 enum { N_ISAS = VP_ISA_AVX512 + 1 };

@@ -1,6 +1,8 @@
 /* The plain-C twins: forward against literal values, and dropout against its
  * definition. Gradients have test_gradients.c. */
-#include "lib/testlib.h"
+#include "lib/one_op.h"
+
+#include <math.h>
 
 enum { SEED = 11 };
 

@@ -1,11 +1,16 @@
 /* Checkpoints: what is saved comes back to the bit, what is broken is passed
  * over by name, old ones go and the best stays, training never waits for more
  * than a copy. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 

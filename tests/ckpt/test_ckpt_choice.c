@@ -1,10 +1,14 @@
 /* Which checkpoint a run goes on from, and what becomes of newer ones: only
  * damage is passed over, every process opens the same one, and what was passed
  * over stays until a newer checkpoint was written and read back. */
+#include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 

@@ -1,10 +1,14 @@
 /* safetensors: what Python wrote is read and written again byte for byte;
  * every rule of the format is enforced; no bytes whatever break the parser. */
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 

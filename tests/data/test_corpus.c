@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 

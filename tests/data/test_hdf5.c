@@ -4,6 +4,7 @@
 #include "data/internal.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,11 +16,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "lib/datalib.h"
 #include "fuzz/shard_input.h"
+#include "lib/datalib.h"
 #include "lib/golden.h"
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/hdf5/"

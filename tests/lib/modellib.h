@@ -1,6 +1,6 @@
 /* Trained models from their folders, for tests that run them. */
-#ifndef VP_TESTS_MODELLIB_H
-#define VP_TESTS_MODELLIB_H
+#ifndef VP_TESTS_LIB_MODELLIB_H
+#define VP_TESTS_LIB_MODELLIB_H
 
 #include "run/model_source.h"
 
@@ -8,30 +8,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
 /* A path below tests/golden; valid until the eighth call after it. */
-static inline const char *golden(const char *name)
-{
-    static char path[8][512];
-    static int turn;
-    const char *files = getenv("VP_TEST_FILES");
-
-    turn = (turn + 1) % 8;
-    snprintf(path[turn], sizeof(path[turn]), "%s/tests/golden/%s",
-             files ? files : VP_SOURCE_DIR, name);
-    return path[turn];
-}
+const char *golden(const char *name);
 
 /* A vp_notice_fn. */
-static inline void ignore(void *ctx, const char *line)
-{
-    (void)ctx;
-    (void)line;
-}
+void ignore(void *ctx, const char *line);
 
 struct model {
     struct vp_model_source *source;
@@ -39,24 +23,8 @@ struct model {
 };
 
 /* Sets end with NULL. */
-static inline void open_model(const char *path, const char *const *sets,
-                              struct model *out)
-{
-    struct vp_err err = { .text = "" };
-    int n = 0;
+void open_model(const char *path, const char *const *sets, struct model *out);
 
-    while (sets && sets[n])
-        n++;
-    if (vp_model_source_open(path, NULL, NULL, &out->source, &err) != VP_OK ||
-        vp_model_source_config(out->source, sets, n, &out->config, &err) !=
-            VP_OK)
-        fail_msg("%s", err.text);
-}
-
-static inline void close_model(struct model *model)
-{
-    vp_config_release(&model->config);
-    vp_model_source_close(model->source);
-}
+void close_model(struct model *model);
 
 #endif

@@ -1,132 +1,13 @@
 /* Every operator in every variant at small odd sizes: the sweep of the kernel
  * tests. */
-#ifndef VP_TESTS_OP_CASES_H
-#define VP_TESTS_OP_CASES_H
+#ifndef VP_TESTS_LIB_OP_CASES_H
+#define VP_TESTS_LIB_OP_CASES_H
 
-#include "lib/testlib.h"
+#include "lib/one_op.h"
 
-static const struct op_spec op_cases[] = {
-    { "embed table", .kind = VP_OP_EMBED, .batch = 2, .q_len = 5, .cols = 7,
-      .n_out = 9, .scale = 1.0f },
-    { "embed positions", .kind = VP_OP_EMBED, .batch = 3, .q_len = 4, .cols = 5,
-      .n_out = 6, .scale = 1.0f, .positions = true },
-    { "embed types scaled", .kind = VP_OP_EMBED, .batch = 2, .q_len = 7,
-      .cols = 3, .n_out = 4, .scale = 2.25f, .positions = true, .types = true },
-    { "embed types only", .kind = VP_OP_EMBED, .batch = 1, .q_len = 6,
-      .cols = 3, .n_out = 4, .scale = 0.5f, .types = true },
-    { "embed pad", .kind = VP_OP_EMBED, .batch = 3, .q_len = 9, .cols = 5,
-      .n_out = 6, .scale = 1.5f, .positions = true, .pad = true },
-    { "embed pad constant", .kind = VP_OP_EMBED, .batch = 3, .q_len = 6,
-      .cols = 4, .n_out = 7, .scale = 3.0f, .positions = true, .constant = true,
-      .pad = true, .types = true },
-
-    { "linear", .kind = VP_OP_LINEAR, .batch = 2, .q_len = 3, .cols = 5,
-      .n_out = 7 },
-    { "linear 1x1", .kind = VP_OP_LINEAR, .batch = 1, .q_len = 1, .cols = 1,
-      .n_out = 1, .bias = true },
-    { "linear bias", .kind = VP_OP_LINEAR, .batch = 3, .q_len = 3, .cols = 17,
-      .n_out = 2, .bias = true },
-    { "linear relu", .kind = VP_OP_LINEAR, .batch = 2, .q_len = 5, .cols = 6,
-      .n_out = 11, .bias = true, .act = VP_ACT_RELU },
-    { "linear gelu erf", .kind = VP_OP_LINEAR, .batch = 2, .q_len = 5,
-      .cols = 6, .n_out = 11, .bias = true, .act = VP_ACT_GELU_ERF },
-    { "linear gelu tanh", .kind = VP_OP_LINEAR, .batch = 1, .q_len = 7,
-      .cols = 3, .n_out = 5, .act = VP_ACT_GELU_TANH },
-    { "linear gelu tanh bias", .kind = VP_OP_LINEAR, .batch = 4, .q_len = 1,
-      .cols = 9, .n_out = 3, .bias = true, .act = VP_ACT_GELU_TANH },
-
-    { "layernorm", .kind = VP_OP_LAYERNORM, .batch = 2, .q_len = 3,
-      .cols = 13 },
-    { "layernorm one row", .kind = VP_OP_LAYERNORM, .batch = 1, .q_len = 1,
-      .cols = 64 },
-    { "layernorm three columns", .kind = VP_OP_LAYERNORM, .batch = 5,
-      .q_len = 1, .cols = 3 },
-
-    { "attention", .kind = VP_OP_ATTENTION, .batch = 2, .q_len = 5, .cols = 6,
-      .heads = 2 },
-    { "attention one token", .kind = VP_OP_ATTENTION, .batch = 1, .q_len = 1,
-      .cols = 3, .heads = 3 },
-    { "attention causal", .kind = VP_OP_ATTENTION, .batch = 2, .q_len = 7,
-      .cols = 9, .heads = 3, .causal = true },
-    { "attention mask", .kind = VP_OP_ATTENTION, .batch = 3, .q_len = 6,
-      .cols = 4, .heads = 1, .mask = true },
-    { "attention causal mask", .kind = VP_OP_ATTENTION, .batch = 2, .q_len = 6,
-      .cols = 8, .heads = 2, .causal = true, .mask = true },
-    { "attention dropout", .kind = VP_OP_ATTENTION, .batch = 2, .q_len = 35,
-      .cols = 4, .heads = 2, .p = 0.2f },
-    { "attention causal dropout", .kind = VP_OP_ATTENTION, .batch = 1,
-      .q_len = 19, .cols = 10, .heads = 2, .causal = true, .p = 0.1f },
-    { "attention cross", .kind = VP_OP_ATTENTION, .batch = 2, .q_len = 3,
-      .k_len = 8, .cols = 6, .heads = 2 },
-    { "attention cross mask dropout", .kind = VP_OP_ATTENTION, .batch = 3,
-      .q_len = 9, .k_len = 4, .cols = 10, .heads = 2, .mask = true, .p = 0.3f },
-
-    { "dropout", .kind = VP_OP_DROPOUT, .batch = 3, .q_len = 4, .cols = 37,
-      .p = 0.1f },
-    { "dropout half", .kind = VP_OP_DROPOUT, .batch = 1, .q_len = 3, .cols = 5,
-      .p = 0.5f },
-    { "add", .kind = VP_OP_ADD, .batch = 2, .q_len = 3, .cols = 5 },
-    { "scale", .kind = VP_OP_SCALE, .batch = 2, .q_len = 3, .cols = 5,
-      .scale = -1.75f },
-    { "gather", .kind = VP_OP_GATHER, .batch = 2, .q_len = 4, .cols = 3,
-      .n_out = 5 },
-    { "gather repeats", .kind = VP_OP_GATHER, .batch = 1, .q_len = 3, .cols = 2,
-      .n_out = 17 },
-    { "copy", .kind = VP_OP_COPY, .batch = 2, .q_len = 3, .cols = 5 },
-
-    { "cross entropy", .kind = VP_OP_CROSS_ENTROPY, .batch = 3, .q_len = 4,
-      .cols = 5 },
-    { "cross entropy smoothed", .kind = VP_OP_CROSS_ENTROPY, .batch = 2,
-      .q_len = 5, .cols = 11, .smoothing = 0.1f },
-    { "cross entropy weights", .kind = VP_OP_CROSS_ENTROPY, .batch = 3,
-      .q_len = 5, .cols = 4, .weights = true },
-    { "cross entropy weights smoothed", .kind = VP_OP_CROSS_ENTROPY,
-      .batch = 13, .q_len = 1, .cols = 3, .weights = true, .smoothing = 0.2f },
-};
+extern const struct op_spec op_cases[36];
 
 /* What only forwards have, or do in their own way. */
-static const struct op_spec forward_cases[] = {
-    { "embed at", .kind = VP_OP_EMBED, .batch = 3, .q_len = 5, .cols = 7,
-      .n_out = 9, .scale = 1.0f, .positions = true, .at = true, .cache = true },
-    { "embed at, pad", .kind = VP_OP_EMBED, .batch = 2, .q_len = 9, .cols = 33,
-      .n_out = 6, .scale = 1.5f, .positions = true, .at = true, .pad = true,
-      .constant = true, .cache = true },
-
-    { "linear 1 row", .kind = VP_OP_LINEAR, .batch = 1, .q_len = 1, .cols = 35,
-      .n_out = 9, .bias = true, .cache = true },
-    { "linear 2 rows", .kind = VP_OP_LINEAR, .batch = 2, .q_len = 1, .cols = 16,
-      .n_out = 4, .cache = true },
-    { "linear 7 rows", .kind = VP_OP_LINEAR, .batch = 7, .q_len = 1,
-      .cols = 100, .n_out = 37, .bias = true, .act = VP_ACT_GELU_TANH,
-      .cache = true },
-    { "linear 64 rows", .kind = VP_OP_LINEAR, .batch = 64, .q_len = 1,
-      .cols = 48, .n_out = 50, .bias = true, .act = VP_ACT_RELU,
-      .cache = true },
-    { "linear 65 rows", .kind = VP_OP_LINEAR, .batch = 13, .q_len = 5,
-      .cols = 48, .n_out = 50, .bias = true, .cache = true },
-
-    { "cached attention", .kind = VP_OP_CACHED_ATTENTION, .batch = 1,
-      .q_len = 1, .k_len = 1, .n_lines = 1, .cols = 3, .heads = 1,
-      .cache = true },
-    { "cached attention step", .kind = VP_OP_CACHED_ATTENTION, .batch = 4,
-      .q_len = 1, .k_len = 33, .n_lines = 5, .cols = 10, .heads = 2,
-      .cache = true },
-    { "cached attention piece", .kind = VP_OP_CACHED_ATTENTION, .batch = 3,
-      .q_len = 7, .k_len = 40, .n_lines = 3, .cols = 192, .heads = 3,
-      .cache = true },
-    { "cached attention whole", .kind = VP_OP_CACHED_ATTENTION, .batch = 2,
-      .q_len = 19, .k_len = 19, .n_lines = 4, .cols = 35, .heads = 5,
-      .cache = true },
-
-    { "cached cross attention", .kind = VP_OP_CACHED_CROSS_ATTENTION,
-      .batch = 1, .q_len = 1, .k_len = 1, .n_lines = 1, .cols = 3, .heads = 1,
-      .cache = true },
-    { "cached cross attention step", .kind = VP_OP_CACHED_CROSS_ATTENTION,
-      .batch = 4, .q_len = 1, .k_len = 33, .n_lines = 5, .cols = 10,
-      .heads = 2, .cache = true },
-    { "cached cross attention piece", .kind = VP_OP_CACHED_CROSS_ATTENTION,
-      .batch = 5, .q_len = 7, .k_len = 40, .n_lines = 6, .cols = 192,
-      .heads = 3, .cache = true },
-};
+extern const struct op_spec forward_cases[14];
 
 #endif

@@ -1,7 +1,7 @@
 /* Tokenizers for tests: folders of files that a test writes, and those of
  * tests/golden/tokenizers. */
-#ifndef VP_TESTS_TOKLIB_H
-#define VP_TESTS_TOKLIB_H
+#ifndef VP_TESTS_LIB_TOKLIB_H
+#define VP_TESTS_LIB_TOKLIB_H
 
 #include "text/encoder.h"
 
@@ -9,10 +9,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -22,72 +18,16 @@ struct tok_folder {
     char path[64];
 };
 
-static const char *const tok_files[] = { "tokenizer.json", "vocab.json",
-                                         "merges.txt", "vocab.txt",
-                                         "tokenizer_config.json" };
+struct tok_folder tok_folder_make(void);
 
-static inline struct tok_folder tok_folder_make(void)
-{
-    struct tok_folder folder = { "/tmp/vpipe-tok-XXXXXX" };
+void tok_folder_write(const struct tok_folder *folder, const char *name,
+                      const char *bytes, size_t n);
 
-    assert_non_null(mkdtemp(folder.path));
-    return folder;
-}
+void tok_folder_remove(const struct tok_folder *folder);
 
-static inline void tok_folder_write(const struct tok_folder *folder,
-                                    const char *name, const char *bytes,
-                                    size_t n)
-{
-    char path[128];
-    FILE *file;
-
-    snprintf(path, sizeof(path), "%s/%s", folder->path, name);
-    file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, n, file), n);
-    assert_int_equal(fclose(file), 0);
-}
-
-static inline void tok_folder_remove(const struct tok_folder *folder)
-{
-    char path[128];
-
-    for (size_t i = 0; i < VP_COUNT_OF(tok_files); i++) {
-        snprintf(path, sizeof(path), "%s/%s", folder->path, tok_files[i]);
-        unlink(path);
-    }
-    rmdir(folder->path);
-}
-
-static inline struct vp_tokenizer *tok_open(const char *path)
-{
-    struct vp_err err = { .text = "" };
-    struct vp_tokenizer *tokenizer = NULL;
-
-    if (vp_tokenizer_open(path, &tokenizer, &err) != VP_OK)
-        fail_msg("%s", err.text);
-    return tokenizer;
-}
+struct vp_tokenizer *tok_open(const char *path);
 
 /* A whole file; the caller frees it. */
-static inline unsigned char *tok_read(const char *path, size_t *n_out)
-{
-    FILE *file = fopen(path, "rb");
-    unsigned char *bytes;
-    long n;
-
-    assert_non_null(file);
-    assert_int_equal(fseek(file, 0, SEEK_END), 0);
-    n = ftell(file);
-    assert_true(n >= 0);
-    rewind(file);
-    bytes = malloc((size_t)n + 1);
-    assert_non_null(bytes);
-    assert_int_equal(fread(bytes, 1, (size_t)n, file), (size_t)n);
-    bytes[n] = '\0';
-    fclose(file);
-    *n_out = (size_t)n;
-    return bytes;
-}
+unsigned char *tok_read(const char *path, size_t *n_out);
 
 #endif

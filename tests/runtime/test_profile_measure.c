@@ -502,13 +502,9 @@ static enum vp_status own_launch(struct vp_exe *exe, enum vp_list list,
                                  const struct vp_launch *launch,
                                  struct vp_stream *stream)
 {
-    const struct vp_program *program = swap_sleeper(exe, exe, NULL);
-    double ns = sleepers.ns_per_flop *
-                call_flops(program, list, 0, program->n_calls[list]);
-
     (void)launch;
     (void)stream;
-    sleep_ns(ns * (is_copying() ? SLOWED : 1.0));
+    sleep_ns(sleep_list_ns(exe, list) * (is_copying() ? SLOWED : 1.0));
     return VP_OK;
 }
 

@@ -5,6 +5,8 @@
 
 #include "lib/toklib.h"
 
+#include <unistd.h>
+
 #define BYTES(text) text, sizeof(text) - 1
 
 /* ---- tokenizer.json ----------------------------------------------------- */

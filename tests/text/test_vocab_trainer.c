@@ -7,6 +7,7 @@
 #include "lib/toklib.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const special[] = { "<|endoftext|>", "a" };
 

@@ -7,6 +7,7 @@
 #include "base/pool.h"
 
 #include <float.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,9 +17,9 @@
 #include <cmocka.h>
 
 #include "lib/gpulib.h"
+#include "lib/one_op.h"
 #include "lib/op_cases.h"
 #include "lib/op_modes.h"
-#include "lib/testlib.h"
 
 enum { MAX_THREADS = 16 };
 

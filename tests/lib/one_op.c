@@ -1,102 +1,30 @@
-/* One operator with all its tensors: what the kernel tests have in common.
- *
- *   struct op_spec spec = { .kind = VP_OP_LINEAR, .batch = 2, .q_len = 5,
- *                           .cols = 7, .n_out = 3, .bias = true };
- *   struct one_op t;
- *
- *   one_op_init(&t, &spec, &vp_cpu_ref_f64, sizeof(double), 1, NULL);
- *   one_op_run(&t, VP_PHASE_F);
- *   ... t.args.out, read with one_op_get() ...
- *   one_op_release(&t);
- *
- * Inputs, parameters and the output's gradient hold random numbers that are
- * exact in float, so a float and a double instance of one spec and seed get
- * the same problem. What a kernel has to write starts as NaN. */
-#ifndef VP_TESTS_TESTLIB_H
-#define VP_TESTS_TESTLIB_H
-
-#include "backend/cpu/kernel.h"
-#include "base/memory.h"
-#include "base/rng.h"
-#include "graph/graph.h"
-#include "graph/opdef.h"
+#include "lib/one_op.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-enum { PAD_ID = 1, N_TYPES = 3, MAX_OWNED = 24 };
-
-/* What to build; a field that the operator does not use stays 0. */
-struct op_spec {
-    const char *name;
-    enum vp_op_kind kind;
-    int64_t batch, q_len; /* rows of in0 = batch * q_len */
-    int64_t k_len;        /* attention: > 0 = a second input of k_len keys;
-                             cached attention: positions of a line */
-    int64_t n_lines;      /* cached attention */
-    int64_t cols;         /* of in0; embed, attention: of the output */
-    int64_t n_out;        /* linear: N; embed: vocabulary; gather: rows */
-    int heads;
-    enum vp_act act;
-    bool bias;             /* linear */
-    bool causal, mask;     /* attention */
-    bool positions, types; /* embed */
-    bool constant;         /* embed: the positions are not trained */
-    bool pad;              /* embed: PAD_ID is padding */
-    bool at;               /* embed: positions are given */
-    bool cache;            /* the graph has one, and no loss: for a forward */
-    bool weights;          /* cross_entropy */
-    float p;               /* dropout, attention */
-    float smoothing;       /* cross_entropy */
-    float scale;           /* embed, scale */
-    enum vp_dtype dtype;   /* of the graph; not of the numbers here */
-};
-
-struct one_op {
-    struct op_spec spec;
-    struct vp_graph graph;
-    struct vp_graph plain; /* the same with values of F32: for kernels here */
-    struct vp_mb mb;
-    struct vp_kargs args;
-    const struct vp_cpu_kernels *kernels;
-    size_t real; /* bytes of a number: sizeof(float) or (double) */
-    int64_t n_in[VP_MAX_IN], n_par[VP_MAX_PARAM], n_aux[VP_MAX_AUX], n_out;
-    void *owned[MAX_OWNED];
-    int n_owned;
-};
-
 /* ---- Numbers ------------------------------------------------------------ */
 
-static inline uint32_t test_bits(uint64_t seed, uint32_t stream, int64_t i)
+static uint32_t test_bits(uint64_t seed, uint32_t stream, int64_t i)
 {
     return vp_rng(seed, VP_RNG_TEST, stream, (uint32_t)i, 0, 0).v[0];
 }
 
-/* Element `i` of a random tensor: uniform in (-1.5, 1.5), exact in float. */
-static inline double test_number(uint64_t seed, uint32_t stream, int64_t i)
+double test_number(uint64_t seed, uint32_t stream, int64_t i)
 {
     return (float)(3.0 * vp_rng_unit(test_bits(seed, stream, i)) - 1.5);
 }
 
-static inline double one_op_get(const struct one_op *t, const void *tensor,
-                                int64_t i)
+double one_op_get(const struct one_op *t, const void *tensor, int64_t i)
 {
     if (t->real == sizeof(double))
         return ((const double *)tensor)[i];
     return ((const float *)tensor)[i];
 }
 
-/* Writes any tensor of `t`, also those that kernels see as const. */
-static inline void one_op_set(const struct one_op *t, const void *tensor,
-                              int64_t i, double value)
+void one_op_set(const struct one_op *t, const void *tensor, int64_t i,
+                double value)
 {
     if (t->real == sizeof(double))
         ((double *)tensor)[i] = value;
@@ -104,26 +32,17 @@ static inline void one_op_set(const struct one_op *t, const void *tensor,
         ((float *)tensor)[i] = (float)value;
 }
 
-static inline void one_op_fill(const struct one_op *t, const void *tensor,
-                               int64_t n, uint64_t seed, uint32_t stream)
+void one_op_fill(const struct one_op *t, const void *tensor, int64_t n,
+                 uint64_t seed, uint32_t stream)
 {
     for (int64_t i = 0; i < n; i++)
         one_op_set(t, tensor, i, test_number(seed, stream, i));
 }
 
-/* All bits set: a NaN in float and in double. */
-static inline void one_op_poison(const struct one_op *t, void *tensor,
-                                 int64_t n)
-{
-    if (tensor)
-        memset(tensor, 0xFF, (size_t)n * t->real);
-}
-
 /* ---- The graph ---------------------------------------------------------- */
 
-/* A float matrix as if an earlier operator had made it. */
-static inline vp_val test_matrix(struct vp_graph *graph, const char *name,
-                                 int64_t rows, int64_t cols)
+vp_val test_matrix(struct vp_graph *graph, const char *name, int64_t rows,
+                   int64_t cols)
 {
     vp_val value = vp_graph_input(graph, VP_ROLE_TOKENS, name, rows);
 
@@ -135,19 +54,18 @@ static inline vp_val test_matrix(struct vp_graph *graph, const char *name,
     return value;
 }
 
-static inline vp_val test_ints(struct vp_graph *graph, const char *name,
-                               int64_t rows)
+vp_val test_ints(struct vp_graph *graph, const char *name, int64_t rows)
 {
     return vp_graph_input(graph, VP_ROLE_TOKENS, name, rows);
 }
 
-static inline vp_par test_param(struct vp_graph *graph, const char *name,
-                                int64_t rows, int64_t cols)
+vp_par test_param(struct vp_graph *graph, const char *name, int64_t rows,
+                  int64_t cols)
 {
     return vp_graph_param(graph, name, rows, cols, VP_INIT_NORMAL, 0.02f);
 }
 
-static inline void test_build_embed(struct vp_graph *g, const struct op_spec *s)
+static void test_build_embed(struct vp_graph *g, const struct op_spec *s)
 {
     int64_t rows = s->batch * s->q_len;
     vp_val ids = test_ints(g, "ids", rows), types = VP_NONE;
@@ -170,8 +88,8 @@ static inline void test_build_embed(struct vp_graph *g, const struct op_spec *s)
                  s->pad ? PAD_ID : -1);
 }
 
-static inline void test_build_cached_attention(struct vp_graph *g,
-                                               const struct op_spec *s)
+static void test_build_cached_attention(struct vp_graph *g,
+                                        const struct op_spec *s)
 {
     int64_t rows = s->batch * s->q_len;
     vp_val qkv = test_matrix(g, "qkv", rows, 3 * s->cols);
@@ -182,8 +100,8 @@ static inline void test_build_cached_attention(struct vp_graph *g,
 }
 
 /* Sources have one row more than there are queries, as far as the cache goes. */
-static inline void test_build_cached_cross_attention(struct vp_graph *g,
-                                                     const struct op_spec *s)
+static void test_build_cached_cross_attention(struct vp_graph *g,
+                                              const struct op_spec *s)
 {
     int64_t n_kv = s->q_len < s->k_len ? s->q_len + 1 : s->k_len;
     vp_val q = test_matrix(g, "q", s->batch * s->q_len, s->cols);
@@ -193,8 +111,7 @@ static inline void test_build_cached_cross_attention(struct vp_graph *g,
                               s->heads, s->n_lines, s->k_len);
 }
 
-static inline void test_build_attention(struct vp_graph *g,
-                                        const struct op_spec *s)
+static void test_build_attention(struct vp_graph *g, const struct op_spec *s)
 {
     bool cross = s->k_len > 0;
     int64_t k_len = cross ? s->k_len : s->q_len;
@@ -209,8 +126,7 @@ static inline void test_build_attention(struct vp_graph *g,
 }
 
 /* Operators with one float input, which is `x`. */
-static inline void test_build_x(struct vp_graph *g, const struct op_spec *s,
-                                vp_val x)
+static void test_build_x(struct vp_graph *g, const struct op_spec *s, vp_val x)
 {
     vp_val labels, weights = VP_NONE;
     vp_par par[2];
@@ -249,7 +165,7 @@ static inline void test_build_x(struct vp_graph *g, const struct op_spec *s,
     }
 }
 
-static inline void test_build(struct vp_graph *g, const struct op_spec *s)
+static void test_build(struct vp_graph *g, const struct op_spec *s)
 {
     int64_t rows = s->batch * s->q_len;
 
@@ -289,8 +205,7 @@ static inline void test_build(struct vp_graph *g, const struct op_spec *s)
 
 /* ---- The tensors -------------------------------------------------------- */
 
-/* Aligned as on the backend, but not rounded up: sanitizers see overruns. */
-static inline void *one_op_alloc(struct one_op *t, size_t n_bytes)
+void *one_op_alloc(struct one_op *t, size_t n_bytes)
 {
     void *p = NULL;
 
@@ -302,7 +217,7 @@ static inline void *one_op_alloc(struct one_op *t, size_t n_bytes)
     return p;
 }
 
-static inline int64_t one_op_count(const struct one_op *t, vp_val value)
+static int64_t one_op_count(const struct one_op *t, vp_val value)
 {
     if (value == VP_NONE)
         return 0;
@@ -311,7 +226,7 @@ static inline int64_t one_op_count(const struct one_op *t, vp_val value)
 
 /* The position of row `i` of a cached attention: samples begin at different
  * positions, and every third of them ends in a row of padding. */
-static inline int32_t one_op_position(const struct op_spec *s, int64_t i)
+static int32_t one_op_position(const struct op_spec *s, int64_t i)
 {
     int64_t sample = i / s->q_len, t = i % s->q_len;
     int64_t room = s->k_len - s->q_len + 1;
@@ -322,14 +237,14 @@ static inline int32_t one_op_position(const struct op_spec *s, int64_t i)
 }
 
 /* Lines change along a text, and no two samples have one at the same position. */
-static inline int32_t one_op_line(const struct op_spec *s, int64_t i)
+static int32_t one_op_line(const struct op_spec *s, int64_t i)
 {
     return (int32_t)((i / s->k_len + i % s->k_len / 3) % s->n_lines);
 }
 
 /* Of each sample its line, its keys, and the rows that are written: none, some or
  * all of the keys; every third sample is padding. */
-static inline int32_t one_op_source(const struct op_spec *s, int64_t i)
+static int32_t one_op_source(const struct op_spec *s, int64_t i)
 {
     int64_t sample = i / 3,
             n_kv = s->q_len < s->k_len ? s->q_len + 1 : s->k_len;
@@ -343,8 +258,8 @@ static inline int32_t one_op_source(const struct op_spec *s, int64_t i)
 }
 
 /* Element `i` of integer input `k`: every branch of the kernels is taken. */
-static inline int32_t one_op_int(const struct one_op *t, int k, uint32_t bits,
-                                 int64_t i)
+static int32_t one_op_int(const struct one_op *t, int k, uint32_t bits,
+                          int64_t i)
 {
     const struct op_spec *s = &t->spec;
     const struct vp_value *v = &t->graph.values[t->args.op->in[0]];
@@ -376,7 +291,7 @@ static inline int32_t one_op_int(const struct one_op *t, int k, uint32_t bits,
     }
 }
 
-static inline void one_op_inputs(struct one_op *t, uint64_t seed)
+static void one_op_inputs(struct one_op *t, uint64_t seed)
 {
     struct vp_kargs *a = &t->args;
 
@@ -400,7 +315,7 @@ static inline void one_op_inputs(struct one_op *t, uint64_t seed)
     }
 }
 
-static inline void one_op_params(struct one_op *t, uint64_t seed)
+static void one_op_params(struct one_op *t, uint64_t seed)
 {
     struct vp_kargs *a = &t->args;
 
@@ -418,7 +333,7 @@ static inline void one_op_params(struct one_op *t, uint64_t seed)
     }
 }
 
-static inline size_t one_op_scratch(const struct one_op *t)
+static size_t one_op_scratch(const struct one_op *t)
 {
     int n_threads = t->args.pool ? vp_pool_threads(t->args.pool) : 1;
     size_t most = 0;
@@ -436,11 +351,9 @@ static inline size_t one_op_scratch(const struct one_op *t)
     return most;
 }
 
-/* `real` is the size of a number in `kernels`. `pool` may be NULL for the
- * twins and must outlive `t`. `t` must not move afterwards. */
-static inline void one_op_init(struct one_op *t, const struct op_spec *spec,
-                               const struct vp_cpu_kernels *kernels,
-                               size_t real, uint64_t seed, struct vp_pool *pool)
+void one_op_init(struct one_op *t, const struct op_spec *spec,
+                 const struct vp_cpu_kernels *kernels, size_t real,
+                 uint64_t seed, struct vp_pool *pool)
 {
     struct op_spec plain = *spec;
     struct vp_kargs *a = &t->args;
@@ -482,7 +395,7 @@ static inline void one_op_init(struct one_op *t, const struct op_spec *spec,
     a->scratch = one_op_alloc(t, one_op_scratch(t));
 }
 
-static inline void one_op_release(struct one_op *t)
+void one_op_release(struct one_op *t)
 {
     for (int i = 0; i < t->n_owned; i++)
         free(t->owned[i]);
@@ -491,17 +404,14 @@ static inline void one_op_release(struct one_op *t)
     memset(t, 0, sizeof(*t));
 }
 
-/* The kernel of a phase; NULL: there is none. */
-static inline vp_cpu_kernel_fn one_op_kernel(const struct one_op *t,
-                                             enum vp_phase phase)
+vp_cpu_kernel_fn one_op_kernel(const struct one_op *t, enum vp_phase phase)
 {
     return t->spec.cache && phase != VP_PHASE_F
                ? NULL
                : t->kernels->fn[t->spec.kind][phase];
 }
 
-/* Runs a phase; false if the operator has no kernel for it. */
-static inline bool one_op_run(struct one_op *t, enum vp_phase phase)
+bool one_op_run(struct one_op *t, enum vp_phase phase)
 {
     vp_cpu_kernel_fn fn = one_op_kernel(t, phase);
     struct vp_kargs args = t->args;
@@ -512,22 +422,18 @@ static inline bool one_op_run(struct one_op *t, enum vp_phase phase)
     return fn != NULL;
 }
 
-/* Element `i` of every gradient before a call of one_op_train(t, true). */
-static inline double test_base_number(int64_t i)
+double test_base_number(int64_t i)
 {
     return test_number(1, 32, i);
 }
 
-static inline void one_op_fill_base(const struct one_op *t, void *tensor,
-                                    int64_t n)
+static void one_op_fill_base(const struct one_op *t, void *tensor, int64_t n)
 {
     for (int64_t i = 0; tensor && i < n; i++)
         one_op_set(t, tensor, i, test_base_number(i));
 }
 
-/* Runs F, B and W as one minibatch. Gradients are written, or with `add` added
- * to the base numbers. */
-static inline void one_op_train(struct one_op *t, bool add)
+void one_op_train(struct one_op *t, bool add)
 {
     t->mb.accumulate = add;
     for (int k = 0; k < VP_MAX_IN; k++) {
@@ -542,11 +448,8 @@ static inline void one_op_train(struct one_op *t, bool add)
     one_op_run(t, VP_PHASE_W);
 }
 
-/* The largest |a - b| over the largest |b|; infinite if any is not finite.
- * The tensors are `a` of `ta` and `b` of `tb`, which may differ in type. */
-static inline double test_distance(const struct one_op *ta, const void *a,
-                                   const struct one_op *tb, const void *b,
-                                   int64_t n)
+double test_distance(const struct one_op *ta, const void *a,
+                     const struct one_op *tb, const void *b, int64_t n)
 {
     double diff = 0, size = 0;
 
@@ -560,5 +463,3 @@ static inline double test_distance(const struct one_op *ta, const void *a,
     }
     return diff == 0 ? 0 : diff / fmax(size, 1e-30);
 }
-
-#endif
