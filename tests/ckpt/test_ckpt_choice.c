@@ -7,6 +7,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,7 +55,7 @@ static void flip_byte(const char *path)
     unsigned char *bytes = read_file(path, &n);
 
     bytes[n - 3] ^= 1;
-    write_file(path, bytes, n);
+    write_path(path, bytes, n);
     free(bytes);
 }
 
@@ -74,7 +77,7 @@ static void forge(const char *path, const char *from, const char *to)
     n += (size_t)snprintf(text + n, sizeof(text) - n,
                           ",\n  \"checksum\": \"%016llx\"\n}\n",
                           (unsigned long long)XXH3_64bits(text, n));
-    write_file(path, text, n);
+    write_path(path, text, n);
     free(bytes);
 }
 

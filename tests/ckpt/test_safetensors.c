@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -512,14 +515,14 @@ static void bad_files_are_refused(void **state)
     open_fails(folder, "is not a file");
     assert_int_equal(mkfifo(at("pipe"), 0600), 0);
     open_fails(at("pipe"), "is not a file");
-    write_file(at("short"), "1234567", 7);
+    write_path(at("short"), "1234567", 7);
     open_fails(at("short"), "has 7 bytes");
     bytes = read_file(GOLDEN, &n);
     for (size_t k = 0; k < n; k++) { /* cut at every length */
-        write_file(at("cut"), bytes, k);
+        write_path(at("cut"), bytes, k);
         open_fails(at("cut"), "");
     }
-    write_file(at("long"), bytes, n + 1);
+    write_path(at("long"), bytes, n + 1);
     open_fails(at("long"), "1 bytes after the last tensor");
     free(bytes);
 }
@@ -546,7 +549,7 @@ static void changed_files_are_noticed(void **state)
 
     (void)state;
     bytes = read_file(GOLDEN, &n);
-    write_file(at("f"), bytes, n);
+    write_path(at("f"), bytes, n);
     assert_int_equal(stat(at("f"), &info), 0);
     assert_int_equal(vp_st_open(at("f"), NULL, &file, &err), VP_OK);
     t = vp_st_header_find(vp_st_header(file), "weight");
@@ -557,14 +560,14 @@ static void changed_files_are_noticed(void **state)
     set_time(at("f"), info.st_mtim, 0);
     assert_int_equal(vp_st_read(file, t, buf, &err), VP_ERR_INVALID);
     assert_non_null(strstr(err.text, "/f: tensor weight: was changed or"));
-    write_file(at("f"), bytes, n);
+    write_path(at("f"), bytes, n);
     set_time(at("f"), info.st_mtim, 0);
     assert_int_equal(vp_st_read(file, t, buf, &err), VP_OK);
 
     /* Another time, another file of the same time, no file. */
     set_time(at("f"), info.st_mtim, 1);
     assert_int_equal(vp_st_read(file, t, buf, &err), VP_ERR_INVALID);
-    write_file(at("g"), bytes, n);
+    write_path(at("g"), bytes, n);
     set_time(at("g"), info.st_mtim, 0);
     assert_int_equal(rename(at("g"), at("f")), 0);
     assert_int_equal(vp_st_read(file, t, buf, &err), VP_ERR_INVALID);

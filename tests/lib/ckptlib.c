@@ -18,33 +18,10 @@
 
 /* ---- A folder ----------------------------------------------------------- */
 
-char folder[256];
-
-int make_folder(void **state)
+int remove_folder_and_faults(void **state)
 {
-    char *tmp = realpath(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", NULL);
-
-    (void)state;
-    snprintf(folder, sizeof(folder), "%s/vpipe-ckpt-XXXXXX", tmp ? tmp : ".");
-    free(tmp);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-int remove_folder(void **state)
-{
-    (void)state;
     vp_io_swap(&vp_io_system);
-    return remove_tree(folder);
-}
-
-const char *at(const char *name)
-{
-    static char paths[4][1024];
-    static int turn;
-
-    turn = (turn + 1) % 4;
-    snprintf(paths[turn], sizeof(paths[turn]), "%s/%s", folder, name);
-    return paths[turn];
+    return remove_folder(state);
 }
 
 const char *store(void)
@@ -69,7 +46,7 @@ unsigned char *read_file(const char *path, size_t *n_out)
     return bytes;
 }
 
-void write_file(const char *path, const void *bytes, size_t n)
+void write_path(const char *path, const void *bytes, size_t n)
 {
     FILE *file = fopen(path, "wb");
 

@@ -9,6 +9,7 @@
 #include "ckpt/search.h"
 #include "ckpt/writer.h"
 #include "lib/removelib.h"
+#include "lib/testfolder.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -18,24 +19,18 @@ enum { PATIENCE_MS = 60000 };
 
 /* ---- A folder ----------------------------------------------------------- */
 
-extern char folder[256]; /* a fresh one for every test */
-
 #define TEST_IN_FOLDER(test) \
-    cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+    cmocka_unit_test_setup_teardown(test, make_folder, remove_folder_and_faults)
 
-int make_folder(void **state);
-
-int remove_folder(void **state);
-
-/* The path of a name in the test's folder; four may be in use at a time. */
-const char *at(const char *name);
+/* Also ends the faults below. */
+int remove_folder_and_faults(void **state);
 
 /* The checkpoints of most tests. */
 const char *store(void);
 
 unsigned char *read_file(const char *path, size_t *n_out);
 
-void write_file(const char *path, const void *bytes, size_t n);
+void write_path(const char *path, const void *bytes, size_t n);
 
 /* The names in a folder, sorted, each followed by a blank. */
 void list_folder(const char *path, char *text, size_t n_text);

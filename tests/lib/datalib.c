@@ -11,34 +11,6 @@
 
 #include <cmocka.h>
 
-char folder[256];
-
-int make_folder(void **state)
-{
-    const char *tmp = getenv("TMPDIR");
-
-    (void)state;
-    snprintf(folder, sizeof(folder), "%s/vpipe-data-XXXXXX",
-             tmp ? tmp : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-int remove_folder(void **state)
-{
-    (void)state;
-    return remove_tree(folder);
-}
-
-const char *at(const char *name)
-{
-    static char paths[2][512];
-    static int turn;
-
-    turn = !turn;
-    snprintf(paths[turn], sizeof(paths[turn]), "%s/%s", folder, name);
-    return paths[turn];
-}
-
 void write_file(const char *name, const void *bytes, size_t n)
 {
     FILE *file = fopen(at(name), "wb");

@@ -6,22 +6,15 @@
 #include "base/rng.h"
 #include "data/data.h"
 #include "lib/removelib.h"
+#include "lib/testfolder.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-extern char folder[256]; /* a fresh one for every test */
-
 #define TEST_IN_FOLDER(test) \
     cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
-int make_folder(void **state);
-
-int remove_folder(void **state);
-
-/* The path of a name in the test's folder; two may be in use at a time. */
-const char *at(const char *name);
-
+/* Files in the folder of the test. */
 void write_file(const char *name, const void *bytes, size_t n);
 
 void write_text(const char *name, const char *text);

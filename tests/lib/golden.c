@@ -6,19 +6,7 @@
 #include <string.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-
 #error "golden files are little endian"
-
-#endif
-
-#if defined(__GNUC__)
-
-#define GOLDEN_UNUSED __attribute__((unused))
-
-#else
-
-#define GOLDEN_UNUSED
-
 #endif
 
 char *golden_slurp(const char *path, const char *suffix, int64_t *n_bytes_out)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static char temp_folder[] = "/tmp/vpipe_test_XXXXXX";
+char temp_folder[] = "/tmp/vpipe_test_XXXXXX";
 
 int enter_temp_folder(void **state)
 {

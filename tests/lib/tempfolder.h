@@ -5,6 +5,8 @@
 
 #include "lib/removelib.h"
 
+extern char temp_folder[];
+
 int enter_temp_folder(void **state);
 
 int leave_temp_folder(void **state);
