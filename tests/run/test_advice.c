@@ -1,6 +1,7 @@
 /* Remedies for too little memory: each value that a message names is tried, and
  * so are those that it could have named and did not. */
 #include "config/load.h"
+#include "lib/slow.h"
 #include "run/advice.h"
 #include "run/run.h"
 
@@ -14,13 +15,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    !defined(__OPTIMIZE__)
-#define SLOW 1 /* sweeps are thinner: the optimised build makes them whole */
-#else
-#define SLOW 0
-#endif
 
 /* ---- Dry runs ----------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
  * gets. */
 #include "config/load.h"
 #include "config/resolve.h"
+#include "lib/slow.h"
 #include "plan/plan_json.h"
 #include "run/auto_plan.h"
 #include "run/planning.h"
@@ -19,13 +20,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    !defined(__OPTIMIZE__)
-#define SLOW 1 /* combinations are not enumerated: the optimised build does */
-#else
-#define SLOW 0
-#endif
 
 #define MODEL(layers)                                                         \
     "model_type: bert\nlayers: " #layers                                      \

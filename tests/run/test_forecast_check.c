@@ -5,6 +5,7 @@
 #include "lib/sleepdevice.h"
 #include "lib/trainlib.h"
 
+#include <stdlib.h>
 #include <sys/prctl.h>
 
 enum { N_TRIES = 5 };

@@ -9,6 +9,9 @@
 
 #include "plan/costs.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
