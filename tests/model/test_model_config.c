@@ -7,6 +7,9 @@
 #include "base/rng.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- Refusals ----------------------------------------------------------- */

@@ -1,188 +1,19 @@
-/* The schedule `auto`: close to the optimum where that is known, never behind a
- * named schedule, within its memory, the same every time, and fast. */
-#include "base/rng.h"
+/* The schedule `auto` is close to the optimum where that is known, and never behind
+ * a named schedule. */
+#include "lib/auto_problems.h"
+#include "lib/exhaustive.h"
+#include "lib/schedlib.h"
 #include "sched/schedule.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
-#include "lib/checked_executor.h"
-#include "lib/exhaustive.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    !defined(__OPTIMIZE__)
-#define SLOW 1
-#else
-#define SLOW 0
-#endif
-
-enum { MAX_P = 8, N_PLACES = 3 };
-
-/* ---- Helpers ------------------------------------------------------------ */
-
-static uint32_t random_below(uint32_t *counter, uint32_t n)
-{
-    uint32_t bits = vp_rng(13, VP_RNG_TEST, 0, (*counter)++, 0, 0).v[0];
-
-    return vp_rng_below(bits, n);
-}
-
-static double between(uint32_t *counter, double low, double high)
-{
-    return low + (high - low) * (double)random_below(counter, 1 << 20) /
-                     (double)(1 << 20);
-}
-
-static struct vp_schedule make(const struct vp_sched_config *config)
-{
-    struct vp_schedule schedule;
-    struct vp_err err = { .text = "" };
-
-    if (vp_schedule_make(config, &schedule, &err) != VP_OK)
-        fail_msg("%s", err.text);
-    return schedule;
-}
-
-static double makespan(const struct vp_schedule *schedule,
-                       const struct vp_sched_costs *costs)
-{
-    struct vp_timing timing;
-    struct vp_err err = { .text = "" };
-    double seconds;
-
-    if (vp_simulate(schedule, costs, &timing, &err) != VP_OK)
-        fail_msg("%s", err.text);
-    seconds = timing.makespan;
-    vp_timing_release(&timing);
-    return seconds;
-}
-
-static char *print(const struct vp_schedule *schedule)
-{
-    char *text = NULL;
-
-    assert_int_equal(vp_schedule_print(schedule, VP_PRINT_COMPUTE, &text),
-                     VP_OK);
-    return text;
-}
-
-/* The memory that a rank needs: what its stages own, or keep at once. */
-static double memory_of(const struct vp_schedule *schedule, int rank,
-                        const struct vp_sched_limits *limits)
-{
-    const struct vp_rank_list *list = &schedule->ranks[rank];
-    enum vp_action_kind last = schedule->split ? VP_ACTION_W : VP_ACTION_B;
-    double owned = 0.0, used = 0.0, most = 0.0;
-
-    for (int i = 0; i < list->n_stages; i++)
-        owned += schedule->stages[list->stages[i]].n_slots *
-                 (limits->stage ? limits->stage[list->stages[i]] : 1.0);
-    for (int i = 0; i < list->n_actions; i++) {
-        const struct vp_action *a = &list->actions[i];
-        double size = limits->stage ? limits->stage[a->stage] : 1.0;
-
-        used += a->kind == VP_ACTION_F ? size : 0.0;
-        most = used > most ? used : most;
-        used -= a->kind == last ? size : 0.0;
-    }
-    return limits->in_use ? most : owned;
-}
-
-static bool fits(const struct vp_schedule *schedule,
-                 const struct vp_sched_limits *limits)
-{
-    for (int r = 0; limits && limits->rank && r < schedule->n_ranks; r++)
-        if (memory_of(schedule, r, limits) > limits->rank[r] + 1e-9)
-            return false;
-    return true;
-}
-
-/* Valid, within memory, and it runs. */
-static void check(const struct vp_schedule *schedule,
-                  const struct vp_sched_config *config)
-{
-    struct vp_err err = { .text = "" };
-    const char *why = NULL;
-
-    if (vp_schedule_validate(schedule, &err) != VP_OK)
-        fail_msg("%s", err.text);
-    assert_true(fits(schedule, config->limits));
-    assert_string_equal(schedule->name, "auto");
-    if (cx_run(schedule, 7, &why) != CX_DONE)
-        fail_msg("%s", why);
-}
-
 /* ---- Random problems ---------------------------------------------------- */
-
-/* One model, cut in P stages, or in 2 P for two chunks per rank. */
-struct random_case {
-    int n_ranks, n_mb;
-    struct vp_stage_costs whole[MAX_P], half[2 * MAX_P];
-    bool recompute[2 * MAX_P];
-    double limit[MAX_P], sizes[MAX_P];
-    struct vp_sched_costs costs[2];
-    struct vp_sched_limits limits[2];
-};
-
-/* Forwards of about half a unit, backwards and weight gradients in proportion;
- * stages differ by up to `spread`. */
-static void random_stages(struct random_case *c, double spread,
-                          uint32_t *counter)
-{
-    double b = between(counter, 0.8, 1.4), w = between(counter, 0.5, 1.1);
-    double link = random_below(counter, 2) ? between(counter, 0.0, 0.2) : 0.0;
-
-    for (int s = 0; s < 2 * c->n_ranks; s++) {
-        double f = 0.5 * between(counter, 1.0 - spread, 1.0 + spread);
-
-        c->half[s] = (struct vp_stage_costs){
-            .f = f, .b = f * b, .w = f * w, .r = f, .act = link, .grad = link
-        };
-    }
-    for (int s = 0; s < c->n_ranks; s++) {
-        const struct vp_stage_costs *x = &c->half[2 * s];
-
-        c->whole[s] = (struct vp_stage_costs){ .f = x[0].f + x[1].f,
-                                               .b = x[0].b + x[1].b,
-                                               .w = x[0].w + x[1].w,
-                                               .r = x[0].r + x[1].r,
-                                               .act = link,
-                                               .grad = link };
-        c->sizes[s] = 2.0;
-    }
-}
-
-static void random_problem(struct random_case *c, int n_ranks, int n_mb,
-                           uint32_t *counter)
-{
-    *c = (struct random_case){ .n_ranks = n_ranks, .n_mb = n_mb };
-    random_stages(c, between(counter, 0.0, 0.5), counter);
-    c->costs[0] = (struct vp_sched_costs){ .stages = c->whole };
-    c->costs[1] = (struct vp_sched_costs){ .stages = c->half };
-    c->limits[0] = (struct vp_sched_limits){ c->limit, c->sizes, true };
-    c->limits[1] = (struct vp_sched_limits){ c->limit, NULL, true };
-}
-
-/* One stage per rank, two in turn, two in a V. */
-static struct vp_sched_config config_of(const struct random_case *c, int place,
-                                        const char *name)
-{
-    return (struct vp_sched_config){ .name = name,
-                                     .n_stages = c->n_ranks,
-                                     .n_chunks = place == 0 ? 1 : 2,
-                                     .v_shape = place == 2,
-                                     .n_mb = c->n_mb,
-                                     .costs = &c->costs[place > 0],
-                                     .limits = &c->limits[place > 0] };
-}
 
 static bool same_place(const struct vp_schedule *schedule,
                        const struct vp_sched_config *config)
@@ -228,7 +59,7 @@ static double time_auto(const struct random_case *c, int place)
     struct vp_schedule schedule = make(&config);
     double seconds = makespan(&schedule, config.costs);
 
-    check(&schedule, &config);
+    check_auto(&schedule, &config);
     vp_schedule_release(&schedule);
     return seconds;
 }
@@ -273,7 +104,7 @@ static void compare(const struct ex_problem *p, bool v_shape, bool fused,
     double seconds = makespan(&schedule, &costs);
     double best = ex_shortest(&known, seconds * (1 + 1e-9), 3000000);
 
-    check(&schedule, &config);
+    check_auto(&schedule, &config);
     vp_schedule_release(&schedule);
     gap->n_cases++;
     if (best < 0.0) {
@@ -291,21 +122,20 @@ static void compare(const struct ex_problem *p, bool v_shape, bool fused,
 static void random_small(struct ex_problem *p, int n_ranks, int n_mb,
                          bool v_shape, uint32_t *counter)
 {
-    bool again = random_below(counter, 4) == 0;
+    bool again = auto_draw(counter, 4) == 0;
     int n_chunks = v_shape ? 2 : 1;
 
     *p = (struct ex_problem){ .n_ranks = n_ranks,
                               .n_stages = n_ranks * n_chunks,
                               .n_mb = n_mb };
-    p->latency = random_below(counter, 2) ? between(counter, 0.0, 0.5) : 0.0;
+    p->latency = auto_draw(counter, 2) ? between(counter, 0.0, 0.5) : 0.0;
     for (int r = 0; r < n_ranks; r++)
-        p->limit[r] = n_chunks + (double)random_below(counter, (uint32_t)n_mb);
+        p->limit[r] = n_chunks + (double)auto_draw(counter, (uint32_t)n_mb);
     for (int s = 0; s < p->n_stages; s++) {
-        double link = random_below(counter, 2) ? between(counter, 0.0, 0.5)
-                                               : 0.0;
+        double link = auto_draw(counter, 2) ? between(counter, 0.0, 0.5) : 0.0;
 
         p->rank[s] = s < n_ranks ? s : 2 * n_ranks - 1 - s;
-        p->recompute[s] = again && random_below(counter, 2);
+        p->recompute[s] = again && auto_draw(counter, 2);
         p->cost[s] = (struct vp_stage_costs){
             .f = between(counter, 0.5, 2.0),
             .b = between(counter, 0.5, 2.0),
@@ -383,31 +213,6 @@ static void the_optimum_is_one(void **state)
 
 /* ---- Against named schedules -------------------------------------------- */
 
-/* What the search leaves out of its own times, too: shared devices, copies. */
-static void random_extras(struct random_case *c, int n, uint32_t *counter)
-{
-    for (int i = 0; i < 2; i++) {
-        c->costs[i].latency = n % 2 ? between(counter, 0.0, 0.3) : 0.0;
-        c->costs[i].one_port = n % 3 == 1;
-        c->costs[i].send_blocks = n % 5 == 1;
-        c->costs[i].capacity = n % 4 == 3 ? 0.5 * c->n_ranks : 0.0;
-        c->limits[i].in_use = n % 2 == 0;
-    }
-    for (int s = 0; s < 2 * c->n_ranks; s++) {
-        c->half[s].update = between(counter, 0.0, 1.0);
-        c->half[s].reduce = between(counter, 0.0, 1.0);
-        c->half[s].act_copy = n % 7 == 1 ? 0.1 : 0.0;
-        c->recompute[s] = n % 3 == 0 && random_below(counter, 2);
-    }
-    for (int s = 0; s < c->n_ranks; s++) {
-        c->whole[s].update = c->half[2 * s].update + c->half[2 * s + 1].update;
-        c->whole[s].reduce = c->half[2 * s].reduce;
-        c->sizes[s] = between(counter, 1.5, 2.5);
-        c->limit[s] = n % 6 == 5 ? 1e9
-                                 : between(counter, 2.5, 3.0 * c->n_ranks);
-    }
-}
-
 static void never_behind_a_named_one(void **state)
 {
     uint32_t counter = 1000;
@@ -416,8 +221,8 @@ static void never_behind_a_named_one(void **state)
     (void)state;
     for (int n = 0; n < n_cases; n++) {
         struct random_case c;
-        int n_ranks = 1 + (int)random_below(&counter, MAX_P);
-        int n_mb = 1 + (int)random_below(&counter, 20), place = n % N_PLACES;
+        int n_ranks = 1 + (int)auto_draw(&counter, MAX_P);
+        int n_mb = 1 + (int)auto_draw(&counter, 20), place = n % N_PLACES;
         struct vp_sched_config config;
         struct vp_schedule schedule;
         double own, named;
@@ -428,7 +233,7 @@ static void never_behind_a_named_one(void **state)
         config.recompute = c.recompute;
         config.global_norm = n % 2 == 1;
         schedule = make(&config);
-        check(&schedule, &config);
+        check_auto(&schedule, &config);
         own = makespan(&schedule, config.costs);
         named = best_named(&config);
         if (own > named * (1.0 + 1e-12))
@@ -459,14 +264,14 @@ static void fused_lists_compete(void **state)
         struct vp_schedule schedule;
         double own, named = INFINITY;
 
-        random_problem(&c, 2 + (int)random_below(&counter, MAX_P - 1),
-                       2 + (int)random_below(&counter, 12), &counter);
+        random_problem(&c, 2 + (int)auto_draw(&counter, MAX_P - 1),
+                       2 + (int)auto_draw(&counter, 12), &counter);
         random_extras(&c, n, &counter);
         config = config_of(&c, n % N_PLACES, "auto");
         config.recompute = c.recompute;
         config.fused = true;
         schedule = make(&config);
-        check(&schedule, &config);
+        check_auto(&schedule, &config);
         assert_false(schedule.split);
         own = makespan(&schedule, config.costs);
         for (int i = 0; vp_generator_at(i); i++) {
@@ -557,8 +362,8 @@ static void add_gain(struct gains *gains, double gain, int place)
 /* Memory: from two thirds of what zb-v keeps to half as much again. */
 static void measure_gain(struct gains *gains, uint32_t *counter)
 {
-    int n_ranks = 2 + (int)random_below(counter, MAX_P - 1);
-    int n_mb = n_ranks + (int)random_below(counter, 3 * (uint32_t)n_ranks);
+    int n_ranks = 2 + (int)auto_draw(counter, MAX_P - 1);
+    int n_mb = n_ranks + (int)auto_draw(counter, 3 * (uint32_t)n_ranks);
     double named = INFINITY, own = INFINITY, limit;
     struct random_case c;
     int best = 0;
@@ -608,285 +413,6 @@ static void gains_over_named_schedules(void **state)
     assert_true(10 * gains.n_better >= 3 * gains.n_cases);
 }
 
-/* ---- Other promises ----------------------------------------------------- */
-
-static void same_lists_every_time(void **state)
-{
-    uint32_t counter = 3000;
-
-    (void)state;
-    for (int place = 0; place < N_PLACES; place++) {
-        struct random_case c;
-        struct vp_sched_config config;
-        struct vp_schedule a, b;
-        char *texts[2];
-
-        random_problem(&c, 4, 9, &counter);
-        for (int r = 0; r < 4; r++)
-            c.limit[r] = 7;
-        config = config_of(&c, place, "auto");
-        a = make(&config);
-        b = make(&config);
-        texts[0] = print(&a);
-        texts[1] = print(&b);
-        assert_string_equal(texts[0], texts[1]);
-        for (int i = 0; i < 2; i++)
-            free(texts[i]);
-        vp_schedule_release(&a);
-        vp_schedule_release(&b);
-    }
-}
-
-/* A printed schedule, made again from its text: the same actions, also those of
- * R, in rings of the same lengths. */
-static void its_text_makes_it_again(void **state)
-{
-    uint32_t counter = 3500;
-
-    (void)state;
-    for (int n = 0; n < 24; n++) {
-        struct random_case c;
-        struct vp_sched_config config;
-        struct vp_schedule first, again;
-        char *text, *copy;
-
-        random_problem(&c, 2 + n % 4, 3 + n % 5, &counter);
-        random_extras(&c, n, &counter);
-        config = config_of(&c, n % N_PLACES, "auto");
-        config.recompute = c.recompute;
-        c.costs[0].latency = c.costs[1].latency = n % 3; /* longer rings */
-        first = make(&config);
-        assert_int_equal(vp_schedule_print(&first, 0, &text), VP_OK);
-        config.text = text;
-        config.costs = NULL;
-        config.limits = NULL;
-        again = make(&config);
-        assert_int_equal(vp_schedule_print(&again, 0, &copy), VP_OK);
-        assert_string_equal(text, copy);
-        free(text);
-        free(copy);
-        vp_schedule_release(&first);
-        vp_schedule_release(&again);
-    }
-}
-
-/* Up to 16 ranks and 64 minibatches, in all placements: proven, within memory,
- * and run by the checked executor. */
-static void sweep_is_proven(void **state)
-{
-    static const int ranks[] = { 1, 2, 3, 5, 8, 11, 16 };
-    static const int minibatches[] = { 1, 2, 7, 16, 33, 64 };
-    uint32_t counter = 5000;
-    int n_cases = 0;
-
-    (void)state;
-    for (size_t i = 0; i < (SLOW ? 4 : VP_COUNT_OF(ranks)); i++)
-        for (size_t k = 0; k < (SLOW ? 4 : VP_COUNT_OF(minibatches)); k++) {
-            int p = ranks[i], place = n_cases % N_PLACES;
-            struct vp_stage_costs stages[32];
-            bool recompute[32];
-            double limit[16];
-            struct vp_sched_costs costs = { .stages = stages };
-            struct vp_sched_limits limits = { .rank = limit };
-            struct vp_sched_config config = {
-                .name = "auto",
-                .n_stages = p,
-                .n_chunks = place == 0 ? 1 : 2,
-                .v_shape = place == 2,
-                .n_mb = minibatches[k],
-                .recompute = n_cases % 2 ? recompute : NULL,
-                .fused = n_cases % 5 == 4,
-                .costs = &costs,
-                .limits = &limits,
-            };
-            struct vp_schedule schedule;
-
-            for (int s = 0; s < 32; s++) {
-                stages[s] = (struct vp_stage_costs){
-                    .f = between(&counter, 0.5, 1.5),
-                    .b = between(&counter, 0.5, 1.5),
-                    .w = between(&counter, 0.5, 1.5),
-                    .r = between(&counter, 0.5, 1.5),
-                };
-                recompute[s] = random_below(&counter, 2);
-            }
-            for (int r = 0; r < p; r++)
-                limit[r] = 2 + (double)random_below(&counter, 2 * (uint32_t)p);
-            schedule = make(&config);
-            check(&schedule, &config);
-            vp_schedule_release(&schedule);
-            n_cases++;
-        }
-    print_message("%d schedules proven\n", n_cases);
-}
-
-/* Ranks and stages have their own sizes: bytes, say. */
-static void memory_in_bytes(void **state)
-{
-    static const double ranks[] = { 30e6, 20e6, 9e6 };
-    static const double stages[] = { 10e6, 7e6, 4e6 };
-    struct vp_sched_limits limits = { .rank = ranks, .stage = stages };
-    struct vp_sched_config config = { .name = "auto",
-                                      .n_stages = 3,
-                                      .n_chunks = 1,
-                                      .n_mb = 8,
-                                      .limits = &limits };
-    struct vp_schedule schedule = make(&config);
-
-    (void)state;
-    check(&schedule, &config);
-    assert_int_equal(schedule.stages[0].n_slots, 3);
-    assert_int_equal(schedule.stages[1].n_slots, 2);
-    assert_true(schedule.stages[2].n_slots <= 2);
-    vp_schedule_release(&schedule);
-}
-
-static void too_little_memory_is_refused(void **state)
-{
-    static const double ranks[] = { 2, 1.5, 2 };
-    struct vp_sched_limits limits = { .rank = ranks };
-    struct vp_sched_config config = { .name = "auto",
-                                      .n_stages = 3,
-                                      .n_chunks = 2,
-                                      .v_shape = true,
-                                      .n_mb = 4,
-                                      .limits = &limits };
-    struct vp_schedule schedule;
-    struct vp_err err = { .text = "" };
-
-    (void)state;
-    assert_int_equal(vp_schedule_make(&config, &schedule, &err),
-                     VP_ERR_INVALID);
-    assert_string_equal(err.text,
-                        "schedule auto: rank 1 may keep 1.5, but one minibatch "
-                        "takes 2; give it more memory");
-    config.replicas = (const int[]){ 1, 2, 1 };
-    assert_int_equal(vp_schedule_make(&config, &schedule, &err),
-                     VP_ERR_INVALID);
-}
-
-/* R stands where it costs nothing: 0F 0-1, R 1-3, then the gradient at 4. With
- * one slot a second minibatch waits for all that. */
-static void recomputes_while_it_waits(void **state)
-{
-    static const bool first[] = { true, false };
-    static const double one[] = { 1, 1 };
-    struct vp_stage_costs stages[] = { { .f = 1, .b = 1, .w = 1, .r = 2 },
-                                       { .f = 1, .b = 2, .w = 1, .r = 99 } };
-    struct vp_sched_costs costs = { .stages = stages };
-    struct vp_sched_limits limits = { .rank = one };
-    struct vp_sched_config config = { .name = "auto",
-                                      .n_stages = 2,
-                                      .n_chunks = 1,
-                                      .n_mb = 1,
-                                      .recompute = first,
-                                      .costs = &costs,
-                                      .limits = &limits };
-    struct vp_schedule schedule = make(&config);
-    char *text = print(&schedule);
-
-    (void)state;
-    assert_string_equal(text, "0: 0F0 0R0 0B0 0W0 0UPDATE0\n"
-                              "1: 1F0 1B0 1W0 1UPDATE0\n");
-    assert_true(makespan(&schedule, &costs) == 6.0);
-    free(text);
-    vp_schedule_release(&schedule);
-    config.n_mb = 2;
-    schedule = make(&config);
-    text = print(&schedule);
-    assert_string_equal(text, "0: 0F0 0R0 0B0 0W0 0F1 0R1 0B1 0W1 0UPDATE0\n"
-                              "1: 1F0 1B0 1W0 1F1 1B1 1W1 1UPDATE0\n");
-    assert_true(makespan(&schedule, &costs) == 12.0);
-    free(text);
-    vp_schedule_release(&schedule);
-}
-
-/* Half stages in a V fill the pipe faster, unless messages are slow. */
-static void the_best_of_several(void **state)
-{
-    struct vp_stage_costs whole[4], half[8];
-    struct vp_sched_costs costs[] = { { .stages = whole }, { .stages = half } };
-    double few[] = { 1, 1, 1, 1 };
-    struct vp_sched_limits limits = { .rank = few };
-    struct vp_sched_config configs[] = {
-        { .name = "auto",
-          .n_stages = 4,
-          .n_chunks = 1,
-          .n_mb = 4,
-          .costs = &costs[0] },
-        { .name = "auto",
-          .n_stages = 4,
-          .n_chunks = 2,
-          .v_shape = true,
-          .n_mb = 4,
-          .costs = &costs[1] },
-    };
-    struct vp_schedule schedule;
-    struct vp_err err = { .text = "" };
-    int best = -1;
-
-    (void)state;
-    for (int s = 0; s < 8; s++) {
-        whole[s / 2] = (struct vp_stage_costs){ .f = 2, .b = 2, .w = 2 };
-        half[s] = (struct vp_stage_costs){ .f = 1, .b = 1, .w = 1 };
-    }
-    assert_int_equal(vp_schedule_make_best(configs, 2, &schedule, &best, &err),
-                     VP_OK);
-    assert_int_equal(best, 1);
-    assert_int_equal(schedule.n_stages, 8);
-    vp_schedule_release(&schedule);
-    costs[0].latency = costs[1].latency = 5;
-    assert_int_equal(vp_schedule_make_best(configs, 2, &schedule, &best, &err),
-                     VP_OK);
-    assert_int_equal(best, 0);
-    vp_schedule_release(&schedule);
-    /* The second one does not fit into memory; then neither does. */
-    costs[0].latency = costs[1].latency = 0;
-    configs[0].limits = configs[1].limits = &limits;
-    assert_int_equal(vp_schedule_make_best(configs, 2, &schedule, NULL, &err),
-                     VP_OK);
-    assert_int_equal(schedule.n_stages, 4);
-    vp_schedule_release(&schedule);
-    few[2] = 0.5;
-    assert_int_equal(vp_schedule_make_best(configs, 2, &schedule, NULL, &err),
-                     VP_ERR_INVALID);
-    assert_non_null(strstr(err.text, "rank 2 may keep 0.5"));
-}
-
-/* All three placements of 8 ranks and 32 minibatches. */
-static void fast_enough(void **state)
-{
-    uint32_t counter = 4000;
-    double best = INFINITY;
-
-    (void)state;
-    if (SLOW) {
-        print_message("skipped: a measurement for optimised code\n");
-        return;
-    }
-    for (int round = 0; round < 5; round++) {
-        struct random_case c;
-        double seconds[N_PLACES], sum = 0.0;
-
-        random_problem(&c, 8, 32, &counter);
-        for (int r = 0; r < 8; r++)
-            c.limit[r] = 12;
-        for (int place = 0; place < N_PLACES; place++) {
-            struct vp_sched_config config = config_of(&c, place, "auto");
-            clock_t start = clock();
-            struct vp_schedule schedule = make(&config);
-
-            seconds[place] = (double)(clock() - start) / CLOCKS_PER_SEC;
-            sum += seconds[place];
-            vp_schedule_release(&schedule);
-        }
-        print_message("one stage %.1f ms, in turn %.1f ms, V %.1f ms\n",
-                      1e3 * seconds[0], 1e3 * seconds[1], 1e3 * seconds[2]);
-        best = fmin(best, sum);
-    }
-    assert_true(best < 0.050);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -896,14 +422,6 @@ int main(void)
         cmocka_unit_test(fused_lists_compete),
         cmocka_unit_test(as_good_as_the_closed_forms),
         cmocka_unit_test(gains_over_named_schedules),
-        cmocka_unit_test(same_lists_every_time),
-        cmocka_unit_test(its_text_makes_it_again),
-        cmocka_unit_test(sweep_is_proven),
-        cmocka_unit_test(memory_in_bytes),
-        cmocka_unit_test(too_little_memory_is_refused),
-        cmocka_unit_test(recomputes_while_it_waits),
-        cmocka_unit_test(the_best_of_several),
-        cmocka_unit_test(fast_enough),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
