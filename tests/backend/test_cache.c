@@ -9,6 +9,8 @@
 #include "lib/one_op.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 static struct vp_pool *pool;
 

@@ -10,6 +10,9 @@
 #include "backend/backend.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { STEPS = 10, BATCHES = 3, VOCAB = 67 };
 

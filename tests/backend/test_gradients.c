@@ -4,6 +4,7 @@
 #include "lib/op_cases.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The stencil is exact to STEP^4 = 5e-12 times a fifth derivative; rounding
  * adds 1e-16 / STEP. The worst case (layernorm) stands at 3e-11. */

@@ -3,6 +3,7 @@
 #include "lib/one_op.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { SEED = 11 };
 

@@ -5,6 +5,8 @@
 
 #include "lib/gpulib.h"
 
+#include <string.h>
+
 enum { MAX_BYTES = (16 << 20) + 3, N_LAGS = 40, N_ROUNDS = 20 };
 
 static const struct vp_nccl_api *nccl;
