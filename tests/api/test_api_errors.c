@@ -3,6 +3,8 @@
 #include "lib/apilib.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 /* ---- Arguments ----------------------------------------------------------- */
 

@@ -6,6 +6,8 @@
 #include "lib/golden.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 enum { N_IDS = 24, MOST_BEAMS = 5, MOST_TOKENS = 16, MOST_SENTENCES = 3 };
 enum { MOST_ROWS = MOST_SENTENCES * MOST_BEAMS };

@@ -4,6 +4,9 @@
 #include "lib/golden.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* The last digits may differ with the mathematical library. */
 static void check_bleu(double got, double want)

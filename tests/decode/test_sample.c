@@ -5,6 +5,9 @@
 #include "lib/golden.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { MOST_IDS = 1024 };
 

@@ -3,6 +3,8 @@
  * in flight. */
 #include "lib/list_interpreter.h"
 
+#include <string.h>
+
 static void every_cut_gives_the_same_gradients(void **state)
 {
     static const double ratios[] = { 0.0, 0.3, 0.5, 1.0 };

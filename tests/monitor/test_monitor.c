@@ -1,6 +1,7 @@
 /* Event records, status.json and Prometheus's text against stored bytes; what a
  * monitor writes of a run, also where it cannot write. */
 #include "base/clock.h"
+#include "lib/prom_text.h"
 #include "monitor/crc32c.h"
 #include "monitor/event_record.h"
 #include "monitor/loss_curve.h"
@@ -8,12 +9,12 @@
 #include "monitor/prometheus.h"
 #include "monitor/publish.h"
 #include "monitor/status_file.h"
-#include "lib/prom_text.h"
 
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -6,6 +6,9 @@
 #include "base/rng.h"
 #include "runtime/fit.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 enum { MAX_BLOCKS = 64, UNIT = VP_TENSOR_ALIGN / sizeof(uint16_t) };
 
 static uint32_t rand_count;

@@ -1,8 +1,10 @@
 /* Trainers whose warm-up depths are given by hand: their memory, and deadlocks.
  * Their losses are compared in test_pipeline.c, their schedules in
  * test_depths.c. */
-#include "runtime/trainer/internal.h"
 #include "lib/trainlib.h"
+#include "runtime/trainer/internal.h"
+
+#include <string.h>
 
 static struct setup deep_setup(const int *depth, const int *replicas)
 {

@@ -2,8 +2,11 @@
  * of its own: every rank's device takes a millisecond for a forward, two for a
  * backward, three for an update, five for a copy of swapped values beside these,
  * waits for the events it is told to wait for, and lets the host know of an event only when more were recorded after it. */
-#include "trace/trace.h"
 #include "lib/trainlib.h"
+#include "trace/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 enum { MS = 1000000, START_MS = 5000, LAG = 9 };
 

@@ -7,10 +7,12 @@
  * With `mpi` after that, devices do not reach each other: all that passes through
  * memory of the host is allocated as it was priced. */
 #include "lib/joinlib.h"
-#include "runtime/fit.h"
 #include "lib/trainlib.h"
+#include "runtime/fit.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
 
 /* ---- A device that is the host ------------------------------------------ */
 

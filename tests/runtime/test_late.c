@@ -3,6 +3,10 @@
  * until then there are NaNs, and who reads them ends the run. */
 #include "lib/trainlib.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 enum { MAX_SUMS = 256, MAX_PENDING = 8 };
 
 struct event {

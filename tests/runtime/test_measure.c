@@ -6,6 +6,8 @@
 #include "base/rng.h"
 #include "lib/trainlib.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* ---- Marks by hand ------------------------------------------------------ */

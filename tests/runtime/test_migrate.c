@@ -6,15 +6,12 @@
 #include "lib/joinlib.h"
 #include "lib/literal.h"
 #include "lib/recompute_sets.h"
+#include "lib/slow.h"
 #include "runtime/trainer/migrate.h"
 #include "runtime/trainer/older_versions.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    !defined(__OPTIMIZE__)
-#define SLOW 1
-#else
-#define SLOW 0
-#endif
+#include <stdlib.h>
+#include <string.h>
 
 enum { N_RANKS = 4, N_STEPS = 40 };
 

@@ -2,6 +2,8 @@
  * against each other, over cuts of the pipeline and batch sizes. */
 #include "lib/trainlib.h"
 
+#include <string.h>
+
 enum { N_BATCHES = 6, MAX_ROWS = 4096 };
 
 /* What came out of one evaluation. */

@@ -6,6 +6,8 @@
 #include "base/rng.h"
 #include "runtime/fit.h"
 
+#include <stdlib.h>
+
 static uint32_t rand_count;
 
 static int rand_below(int n)

@@ -7,6 +7,8 @@
 #include "lib/trainlib.h"
 
 #include <sched.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 static struct vp_profile_request request_of(const struct run *run)

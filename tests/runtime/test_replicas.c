@@ -6,6 +6,9 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { MAX_PARTS = 3, MAX_REPLICAS = 3, N_STEPS = 3, MAX_RANKS = 8 };

@@ -2,6 +2,8 @@
  * and nothing else is. */
 #include "lib/trainlib.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* The usual model has 5 blocks. */

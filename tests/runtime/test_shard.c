@@ -8,6 +8,10 @@
 #include "runtime/stage/shard_table.h"
 #include "runtime/trainer/migrate.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 enum { N_STEPS = 5, MAX_SHARDS = 9 };
 
 static void set_bf16(struct setup *setup, bool bf16)

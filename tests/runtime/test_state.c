@@ -3,6 +3,7 @@
 #include "lib/halfdevice.h"
 #include "lib/vault.h"
 
+#include <string.h>
 #include <unistd.h>
 
 static const double half_swapped[] = { 0.5, 0.5, 0.5, 0.5 };

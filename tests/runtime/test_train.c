@@ -4,6 +4,9 @@
 
 #include "runtime/trainer/internal.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* ---- Counting: vpipe's own allocations (wrapped at link time) ----------- */
 
 void *__real_malloc(size_t n);

@@ -6,6 +6,8 @@
 #include "runtime/trainer/internal.h"
 
 #include <float.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { STEPS = 12, DEPTH = 2, MAX_PARAMS = 128 };
 

@@ -8,6 +8,10 @@
 
 #include "lib/toklib.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 enum { HASH_BYTES = 4, N_HASHES = 3, MAX_STRINGS = 10000 };
 
 static const char *const names[] = { "bert", "bert_cased", "bert_odd",

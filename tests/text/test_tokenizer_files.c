@@ -5,6 +5,9 @@
 
 #include "lib/toklib.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define BYTES(text) text, sizeof(text) - 1

@@ -5,6 +5,9 @@
 
 #include "lib/toklib.h"
 
+#include <stdio.h>
+#include <string.h>
+
 static int n_left = -1; /* allocations that succeed; -1: all */
 
 static bool is_refused(void)

@@ -6,6 +6,9 @@
 
 #include "lib/toklib.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
