@@ -16,6 +16,6 @@ cmake -S "$source" -B "$build/mpich" -G Ninja -DCMAKE_BUILD_TYPE=Release \
 ninja -C "$build/mpich" --quiet vpipe_mpi
 export VPIPE_PLUGINS=$build/mpich
 for n in 2 3 4; do
-    timeout 120 mpirun.mpich -n $n "$build/test_comm" mpi
+    timeout 120 mpirun.mpich -n $n "$build/test_comm_processes" mpi
 done
 VP_FULL='' "$source/tests/system/mpi.sh" "$build/vpipe" mpirun.mpich
