@@ -7,6 +7,10 @@
 #include "backend/cpu/isa.h"
 #include "backend/cpu/simd.h"
 #include "base/pool.h"
+#include "lib/cpu_pools.h"
+#include "lib/one_op.h"
+#include "lib/op_cases.h"
+#include "lib/op_modes.h"
 
 #include <float.h>
 #include <math.h>
@@ -17,11 +21,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "lib/cpu_pools.h"
-#include "lib/one_op.h"
-#include "lib/op_cases.h"
-#include "lib/op_modes.h"
 
 /* ---- An operator in two bytes ------------------------------------------- */
 

@@ -8,6 +8,8 @@
 #include "base/rng.h"
 #include "graph/opdef.h"
 #include "graph/program.h"
+#include "lib/recompute_sets.h"
+#include "lib/tiny_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,9 +20,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "lib/recompute_sets.h"
-#include "lib/tiny_model.h"
 
 enum { MAX_THREADS = 3 };
 

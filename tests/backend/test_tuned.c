@@ -1,6 +1,7 @@
 /* Choices that are kept between processes: found again, last one first, and never
  * more than that of a damaged file. */
 #include "backend/tuned.h"
+#include "lib/tempfolder.h"
 
 #include <limits.h>
 #include <setjmp.h>
@@ -15,8 +16,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "lib/tempfolder.h"
 
 static void assert_value(const char *path, const char *key, const char *want)
 {

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "base/status.h"
+#include "lib/utf8lib.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +15,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "lib/utf8lib.h"
 
 #define BYTES(text) text, sizeof(text) - 1
 

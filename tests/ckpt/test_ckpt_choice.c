@@ -1,6 +1,9 @@
 /* Which checkpoint a run goes on from, and what becomes of newer ones: only
  * damage is passed over, every process opens the same one, and what was passed
  * over stays until a newer checkpoint was written and read back. */
+#include "ckpt/manifest.h"
+#include "lib/ckptlib.h"
+
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -14,9 +17,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "ckpt/manifest.h"
-#include "lib/ckptlib.h"
 
 /* libxxhash has it; its header belongs to src/ckpt. */
 uint64_t XXH3_64bits(const void *bytes, size_t n);

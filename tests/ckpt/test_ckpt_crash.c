@@ -1,6 +1,8 @@
 /* A process that saves checkpoints may be stopped at any moment, lose power,
  * or meet a disk that fails: the newest complete checkpoint is found again,
  * every byte of it, and nothing incomplete is ever taken for one. */
+#include "lib/ckptlib.h"
+
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -13,8 +15,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "lib/ckptlib.h"
 
 #include <signal.h>
 #include <sys/wait.h>

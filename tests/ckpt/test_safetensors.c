@@ -1,5 +1,7 @@
 /* safetensors: what Python wrote is read and written again byte for byte;
  * every rule of the format is enforced; no bytes whatever break the parser. */
+#include "lib/ckptlib.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -14,8 +16,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "lib/ckptlib.h"
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/types.safetensors"
 

@@ -6,6 +6,7 @@
 #include "config/key.h"
 #include "config/keys.h"
 #include "config/load.h"
+#include "lib/configlib.h"
 
 #include <limits.h>
 #include <setjmp.h>
@@ -19,8 +20,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "lib/configlib.h"
 
 /* ---- Helpers: all files live in one temporary folder -------------------- */
 

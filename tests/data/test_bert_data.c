@@ -1,6 +1,7 @@
 /* BERT samples made of text: sentences, masks, shards. */
 #include "data/bert/make.h"
 #include "data/data.h"
+#include "lib/datalib.h"
 #include "text/tokenizer.h"
 
 #include <ftw.h>
@@ -14,8 +15,6 @@
 #include <sys/stat.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
 
 #define TOKENIZER VP_SOURCE_DIR "/tests/golden/tokenizers/bert"
 

@@ -2,6 +2,9 @@
  * resuming, an index of bounded size, damaged files. */
 #include "data/chid/chid.h"
 #include "data/internal.h"
+#include "fuzz/chid_input.h"
+#include "lib/datalib.h"
+#include "lib/golden.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,10 +15,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
-#include "fuzz/chid_input.h"
-#include "lib/golden.h"
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/chid"
 

@@ -5,6 +5,7 @@
 
 #include "data/corpus/documents.h"
 #include "data/tokens/bin.h"
+#include "lib/datalib.h"
 #include "text/encoder.h"
 
 #include <dirent.h>
@@ -21,8 +22,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
 
 #define TOKENIZERS VP_SOURCE_DIR "/tests/golden/tokenizers/"
 #define TEXTS VP_SOURCE_DIR "/tests/golden/text/"

@@ -3,6 +3,7 @@
 #include "data/data.h"
 #include "data/internal.h"
 #include "data/walk.h"
+#include "lib/datalib.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,8 +16,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
 
 /* ---- Sampler ------------------------------------------------------------ */
 

@@ -2,6 +2,8 @@
  * tests/golden/make_fairseq.py wrote, resuming, languages, damaged files. */
 #include "data/languages.h"
 #include "data/tokens/dict.h"
+#include "lib/datalib.h"
+#include "lib/golden.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,9 +16,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
-#include "lib/golden.h"
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/fairseq/"
 

@@ -1,5 +1,7 @@
 /* BERT on sentences that are packed and masked when batches are made. */
 #include "data/data.h"
+#include "fuzz/packed_input.h"
+#include "lib/datalib.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,9 +12,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
-#include "fuzz/packed_input.h"
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/sentences/"
 

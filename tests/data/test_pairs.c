@@ -3,6 +3,7 @@
 #include "data/data.h"
 #include "data/language.h"
 #include "data/sampler.h"
+#include "lib/datalib.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -15,8 +16,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
 
 /* ---- Sampler ------------------------------------------------------------ */
 

@@ -1,6 +1,7 @@
 /* Data folders of fairseq made of parallel text. */
 #include "data/data.h"
 #include "data/pairs/make.h"
+#include "lib/datalib.h"
 #include "text/encoder.h"
 #include "text/tokenizer.h"
 
@@ -14,8 +15,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
 
 #define TOKENIZERS VP_SOURCE_DIR "/tests/golden/tokenizers/"
 

@@ -1,6 +1,8 @@
 /* Parallel text: every number against what tests/golden/make_parallel.py wrote,
  * languages, mistakes, damaged files. */
 #include "data/parallel.h"
+#include "lib/datalib.h"
+#include "lib/golden.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,9 +15,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
-#include "lib/golden.h"
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/parallel"
 

@@ -2,6 +2,7 @@
  * included. Uses a source that can be slow or broken on demand. */
 #include "data/data.h"
 #include "data/internal.h"
+#include "lib/datalib.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +13,6 @@
 #include <time.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
 
 /* A source of which one sample can be made slow or broken. */
 static int64_t slow_sample, broken_sample, window_length;

@@ -3,6 +3,7 @@
  * would have come next. */
 #include "data/corpus/cache.h"
 #include "data/data.h"
+#include "lib/datalib.h"
 #include "text/tokenizer.h"
 
 #include <setjmp.h>
@@ -15,8 +16,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/"
 

@@ -3,6 +3,7 @@
 #include "data/byte_stream.h"
 #include "data/jsonl.h"
 #include "data/walk.h"
+#include "lib/datalib.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,8 +18,6 @@
 #endif
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/text/"
 

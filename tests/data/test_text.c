@@ -4,6 +4,8 @@
 #include "data/data.h"
 #include "data/foreign.h"
 #include "data/walk.h"
+#include "lib/datalib.h"
+#include "lib/utf8lib.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,9 +18,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
-#include "lib/utf8lib.h"
 
 #define BYTES(text) text, sizeof(text) - 1
 #define LINES "one line of words\nanother line of words\n"

@@ -3,6 +3,9 @@
 #include "data/split_name.h"
 #include "data/tokens/item.h"
 #include "data/tokens/write.h"
+#include "fuzz/token_input.h"
+#include "lib/datalib.h"
+#include "lib/golden.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,10 +19,6 @@
 #include <sys/stat.h>
 
 #include <cmocka.h>
-
-#include "lib/datalib.h"
-#include "fuzz/token_input.h"
-#include "lib/golden.h"
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/tokens/"
 

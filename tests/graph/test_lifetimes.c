@@ -1,6 +1,7 @@
 /* Places of lives: the same as by looking at all pairs, in less time. */
 #include "base/rng.h"
 #include "graph/internal.h"
+#include "lib/growth.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +11,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-#include "lib/growth.h"
 
 static struct vp_lifetime *new_lives(int n)
 {

@@ -1,18 +1,18 @@
 /* Hugging Face folders: names, headers, values; damaged and hostile folders. The
  * folders are those of transformers itself (tests/golden/make_hf.py). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/dtype.h"
 #include "base/rng.h"
 #include "hf/folder.h"
 #include "hf/index.h"
 #include "hf/write.h"
 #include "lib/removelib.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,5 @@
 /* Import and export through the library: checkpoints of Hugging Face folders, and
  * what a run may start from. tests/system/hf.sh sees the same from outside. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "ckpt/ckpt.h"
 #include "config/load.h"
 #include "hf/folder.h"
@@ -15,6 +8,13 @@
 #include "run/export.h"
 #include "run/first_weights.h"
 #include "run/import.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Key precision: auto: what ranks agree on, and what a run goes on with. */
 #include "backend/facts.h"
+#include "lib/tempfolder.h"
 #include "run/precision_agree.h"
 #include "run/run.h"
 
@@ -13,8 +14,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "lib/tempfolder.h"
 
 #define MODEL(precision)                                              \
     "model_type: bert\nlayers: 1\nhidden: 16\nheads: 2\nvocab: 264\n" \

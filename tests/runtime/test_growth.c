@@ -1,5 +1,6 @@
 /* From a model to a plan in time that grows with the number of layers, not with
  * its square. */
+#include "lib/growth.h"
 #include "model/model.h"
 #include "plan/balance.h"
 #include "runtime/fit.h"
@@ -12,8 +13,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-#include "lib/growth.h"
 
 enum { MAX_STAGES = 8 };
 

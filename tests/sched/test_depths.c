@@ -1,6 +1,8 @@
 /* Warm-up depths given by hand. A schedule hangs only where the order of the
  * actions itself does: rings are long enough for every depth. Checked by the
  * validator and by an executor that shares no code with it. */
+#include "lib/checked_executor.h"
+#include "lib/schedlib.h"
 #include "sched/schedule.h"
 
 #include <limits.h>
@@ -12,9 +14,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "lib/checked_executor.h"
-#include "lib/schedlib.h"
 
 static const char *const names[] = { "pipedream", "macrobatch", "1f1b",
                                      "zb-h1" };

@@ -1,4 +1,6 @@
 /* Schedules that swap, and buffers of what R makes. */
+#include "lib/checked_executor.h"
+#include "lib/schedlib.h"
 #include "sched/internal.h"
 
 #include <setjmp.h>
@@ -8,9 +10,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "lib/checked_executor.h"
-#include "lib/schedlib.h"
 
 /* What rank 0 does, but for messages. */
 static void assert_list(const struct vp_sched_config *config, const char *want)

@@ -1,4 +1,6 @@
 /* Schedules in a V that trade time for memory: v-half, v-min, v-auto. */
+#include "lib/checked_executor.h"
+#include "lib/schedlib.h"
 #include "sched/internal.h"
 
 #include <math.h>
@@ -8,9 +10,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "lib/checked_executor.h"
-#include "lib/schedlib.h"
 
 enum { MAX_S = 16, MAX_M = 64 };
 
