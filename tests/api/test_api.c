@@ -1,5 +1,6 @@
-/* libvpipe as a caller sees it: training, checkpoints, trained models, runs, and
- * what the library leaves alone. Includes nothing but the public header. */
+/* libvpipe trains, saves, resumes and runs trained models through its public
+ * header alone, and changes no state of its caller: locale, signals, streams,
+ * threads. */
 #include "lib/apilib.h"
 
 #include <fenv.h>

@@ -1,5 +1,5 @@
-/* libvpipe against mistakes of its caller: arguments, models, keys, data; and
- * every operator in one model. */
+/* libvpipe refuses each mistake of its caller (arguments, models, keys, data)
+ * with a status and one line; every operator works in one model. */
 #include "lib/apilib.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* The CPU kernels on BF16 against the float twins on the same numbers: every
- * operator, every mode, every way of making products that the machine has; the
- * same bits for any number of threads; what backward writes once more. */
+/* The CPU kernels on BF16 agree with the float twins on the same numbers, for
+ * every operator, mode and kind of matrix product, with the same bits for any
+ * number of threads. */
 #include "backend/cpu/fast.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_bf16.h"

@@ -1,6 +1,6 @@
-/* Attention over a cache: the same as attention over whole texts, however these
- * are cut, whichever lines hold them and whatever runs beside them; and few rows
- * of a linear layer, whose bits are those of each row alone. */
+/* Attention over a cache equals attention over whole texts, however the texts
+ * are cut and whichever cache lines hold them; a few rows of a linear layer
+ * have the bits of each row alone. */
 #define _POSIX_C_SOURCE 200809L
 #include "backend/cpu/fast.h"
 #include "backend/cpu/isa.h"

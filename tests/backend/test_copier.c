@@ -1,4 +1,5 @@
-/* Copies beside other work, made by threads: on the CPU. */
+/* Copies that threads of the CPU make beside other work arrive in order,
+ * complete, and within their time limit. */
 #include "device/copier.h"
 
 #include "backend/backend.h"

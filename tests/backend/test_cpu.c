@@ -1,5 +1,5 @@
-/* The CPU backend outside of its kernels: threads and the cores they stay
- * on. */
+/* Threads of the CPU backend stay on the cores that they were given, or on
+ * none where that was asked for; wrong settings are refused. */
 #include "backend/backend.h"
 #include "backend/cpu/fast.h"
 

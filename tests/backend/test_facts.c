@@ -1,5 +1,5 @@
-/* What planning knows about devices without them: the temporaries of a GPU's
- * kernels, of every operator, and the tables that plans are made with. */
+/* Planning for a device that is absent: the temporary memory of every
+ * operator's GPU kernels, and the tables that plans are made with. */
 #include "backend/cuda_facts.h"
 #include "backend/facts.h"
 #include "backend/planned.h"

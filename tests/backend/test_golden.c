@@ -1,7 +1,6 @@
-/* Whole models against stored results of Hugging Face's: logits, loss, every
- * gradient, and ten steps of AdamW. One stage, through lowering and the CPU
- * backend as training uses them. tests/golden/README.md says how the numbers
- * were made. */
+/* Whole models, lowered and run by the CPU backend, give the stored logits,
+ * loss, gradients and ten AdamW steps of Hugging Face's models.
+ * tests/golden/README.md says how the numbers were made. */
 #include "lib/golden.h"
 #include "lib/recompute_sets.h"
 #include "lib/testdevice.h"

@@ -1,5 +1,6 @@
-/* The plain-C twins: every gradient against finite differences in double, and
- * float against double. Forward values have test_reference.c. */
+/* The gradients of the plain-C twins equal finite differences in double
+ * precision, and float equals double up to rounding. test_reference.c has
+ * forward values. */
 #include "lib/one_op.h"
 #include "lib/op_cases.h"
 

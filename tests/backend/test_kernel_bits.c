@@ -1,5 +1,5 @@
-/* The fast CPU kernels give the same bits for any number of threads and for both
- * instruction sets; sums have the order, and dropout the masks, that are written down. */
+/* The fast CPU kernels give the same bits for any number of threads and for
+ * both instruction sets, with the documented order of sums and dropout masks. */
 #include "backend/cpu/dropout.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/simd.h"
@@ -277,7 +277,6 @@ static void test_dropout_key(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_avx2_equals_avx512),

@@ -1,5 +1,5 @@
-/* Parts of the fast CPU kernels: activation functions and softmax, products of
- * matrices and how they are cut, and the set-up of a thread. */
+/* Parts of the fast CPU kernels: activation functions and softmax are accurate,
+ * matrix products are right however they are cut, and threads are set up. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/simd.h"
@@ -296,7 +296,6 @@ static void test_thread_setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_functions),
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_cut),

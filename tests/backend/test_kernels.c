@@ -1,5 +1,5 @@
-/* The fast CPU kernels against their plain-C twins: every operator, odd sizes, and
- * every instruction set that the machine has. */
+/* The fast CPU kernels agree with their plain-C twins, for every operator, odd
+ * sizes, and every instruction set that the machine has. */
 #include "backend/cpu/isa.h"
 #include "backend/cpu/simd.h"
 #include "lib/cpu_pools.h"

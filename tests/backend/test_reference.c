@@ -1,5 +1,5 @@
-/* The plain-C twins: forward against literal values, and dropout against its
- * definition. Gradients have test_gradients.c. */
+/* The plain-C twins give literal forward values, and dropout follows its
+ * definition. test_gradients.c has gradients. */
 #include "lib/one_op.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
-/* Calls that the CPU backend runs together: which ones, and that it shows in
- * no bit. The checked launch, which runs call by call, is what a fused one is
- * compared with, over the whole memory. */
+/* The CPU backend runs the expected calls together, and a fused run changes no
+ * bit of the whole memory: it is compared with a launch call by call. */
 #include "backend/backend.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/isa.h"

@@ -1,5 +1,5 @@
-/* Choices that are kept between processes: found again, last one first, and never
- * more than that of a damaged file. */
+/* Kernel choices that are kept in a file are found again by another process,
+ * the newest first; a damaged file costs its own entries only. */
 #include "backend/tuned.h"
 #include "lib/tempfolder.h"
 

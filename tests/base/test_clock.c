@@ -1,5 +1,5 @@
-/* Clocks and limits of time: blocking calls are noticed, and a wait that was frozen
- * starts anew; and the cores of the process. */
+/* Clocks advance, time limits hold, blocking calls are reported, a frozen wait
+ * starts anew, and the number of cores is that of the process. */
 #include "base/blocking.h"
 #include "base/clock.h"
 #include "base/cores.h"
@@ -191,7 +191,6 @@ static void test_a_frozen_wait_starts_anew(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_blocking_calls),
         cmocka_unit_test(test_many_blocking_calls),

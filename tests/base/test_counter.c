@@ -1,5 +1,5 @@
-/* Counters that threads wait for: limits are kept, wake-ups are not lost, data
- * written before an add is seen after the wait. */
+/* Threads that wait for a counter keep their time limits and miss no wake-up;
+ * data written before an add is visible after the wait. */
 #include "base/clock.h"
 #include "base/counter.h"
 

@@ -1,5 +1,5 @@
-/* BF16 and FP16 numbers, and floats in two halves: rounded to the nearest, expanded
- * without loss, known values. */
+/* BF16 and FP16 numbers round to nearest even and expand without loss, and
+ * floats split into two halves come back; known values. */
 #include "base/dtype.h"
 #include "base/halves.h"
 #include "base/numa.h"
@@ -168,7 +168,6 @@ static void known_halves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(two_byte_numbers),
         cmocka_unit_test(known_two_byte_numbers),
         cmocka_unit_test(floats_in_two_halves),

@@ -1,5 +1,6 @@
-/* Checked sizes, arenas, guarded pages, and the memory that a host and an address
- * space have left. */
+/* Sizes are multiplied with overflow checks, arenas and guarded pages hold what
+ * they promise, and the memory left to the host and the address space is read
+ * correctly. */
 #include "base/batch.h"
 #include "base/cores.h"
 #include "base/halves.h"
@@ -487,7 +488,6 @@ static void address_space_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_mul),
         cmocka_unit_test(test_align_up),
         cmocka_unit_test(test_dims_role),

@@ -1,6 +1,8 @@
-/* Where shared libraries are found: beside the program, whatever its path looks
- * like, and never in the working directory.
+/* Shared libraries are found beside the program, whatever its path looks like,
+ * and never in the working directory.
+ *
  *   test_plugin beside FILE     prints the library found beside this copy
+ *
  * With NO_PROC in the environment, /proc/self/exe cannot be read. */
 #include "base/host.h"
 #include "base/plugin.h"

@@ -1,5 +1,5 @@
-/* The thread pool: every task exactly once, no lost wake-up, results that do
- * not depend on the number of threads. A watchdog ends a hang. */
+/* The thread pool runs each task exactly once, misses no wake-up, and gives
+ * results that do not depend on the number of threads. A watchdog ends a hang. */
 #include "base/clock.h"
 #include "base/pool.h"
 #include "base/rng.h"

@@ -1,5 +1,5 @@
-/* Random numbers by counter: known answers of Philox, pinned values, balanced bits,
- * ranges, and the rounding of dropout probabilities. */
+/* Random numbers by counter have the known answers of Philox, pinned values,
+ * balanced bits and exact ranges; dropout probabilities round as documented. */
 #include "base/halves.h"
 #include "base/numa.h"
 #include "base/rng.h"
@@ -174,7 +174,6 @@ static void test_dropout_quantisation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_rng_is_pinned),
         cmocka_unit_test(test_rng_bits_are_balanced),

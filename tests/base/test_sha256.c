@@ -1,4 +1,4 @@
-/* SHA-256 and HMAC against published vectors. */
+/* SHA-256 and HMAC give the published vectors. */
 #include "base/sha256.h"
 #include "base/status.h"
 

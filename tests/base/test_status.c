@@ -1,5 +1,5 @@
-/* Status names and error messages: one line, bounded, with the fields that are to
- * blame; a broken invariant ends the process. */
+/* Status names and error messages are one bounded line with the keys that are
+ * to blame; a broken invariant ends the process. */
 #include "base/halves.h"
 #include "base/numa.h"
 #include "base/status.h"

@@ -1,4 +1,5 @@
-/* Texts that grow: what was added is there, up to the end of memory. */
+/* A growing string holds what was added to it, and reports when memory runs
+ * out. */
 #include "base/strbuf.h"
 
 #include <setjmp.h>

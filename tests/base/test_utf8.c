@@ -1,5 +1,6 @@
-/* The check of UTF-8: literal sequences, the examples of the Unicode Standard,
- * every pair and triple of bytes, random bytes, chunks. */
+/* The UTF-8 check accepts and refuses what a slow decoder does: literal
+ * sequences, examples of the Unicode Standard, all pairs and triples of bytes,
+ * random bytes, chunks. */
 #include "base/utf8.h"
 
 #include "base/rng.h"

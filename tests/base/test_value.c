@@ -1,5 +1,5 @@
-/* Values of keys as text: whole and real numbers, switches, bytes; and the word that
- * is nearest to a mistyped one. */
+/* Texts are read as whole and real numbers, switches and byte counts with exact
+ * limits, and the nearest word to a mistyped one is found. */
 #include "base/nearest.h"
 #include "base/rng.h"
 #include "base/status.h"

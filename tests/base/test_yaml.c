@@ -1,4 +1,5 @@
-/* YAML: the tree that is read, printable text, and limits of depth and size. */
+/* YAML text becomes the expected tree, and is refused beyond the limits of
+ * depth and size. */
 #include "base/file.h"
 #include "base/yaml.h"
 #include "lib/tempfolder.h"

@@ -1,5 +1,5 @@
-/* Checkpoints come back to the bit: tensors, facts and the manifest, whose impossible
- * forms are refused. */
+/* A checkpoint comes back to the bit: tensors, facts and manifest; an
+ * impossible manifest is refused. */
 #include "ckpt/manifest.h"
 #include "lib/ckpt_steps.h"
 #include "lib/ckptlib.h"

@@ -1,5 +1,5 @@
-/* Broken checkpoints: any flipped byte, cut or odd folder is noticed, passed over and
- * named. */
+/* A flipped byte, a cut file or an odd folder among checkpoints is noticed,
+ * skipped and named. */
 #include "lib/ckpt_steps.h"
 #include "lib/ckptlib.h"
 
@@ -235,7 +235,6 @@ static void a_name_in_two_files_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         TEST_IN_FOLDER(any_flipped_byte_is_noticed),
         TEST_IN_FOLDER(any_cut_is_noticed),
         TEST_IN_FOLDER(odd_folders_are_passed_over),

@@ -1,6 +1,5 @@
-/* Which checkpoint a run goes on from, and what becomes of newer ones: only
- * damage is passed over, every process opens the same one, and what was passed
- * over stays until a newer checkpoint was written and read back. */
+/* All processes resume from the same checkpoint, skip damaged ones only, and
+ * keep skipped ones until a newer checkpoint was written and read back. */
 #include "ckpt/manifest.h"
 #include "lib/ckptlib.h"
 

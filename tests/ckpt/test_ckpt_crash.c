@@ -1,6 +1,6 @@
-/* A process that saves checkpoints may be stopped at any moment, lose power,
- * or meet a disk that fails: the newest complete checkpoint is found again,
- * every byte of it, and nothing incomplete is ever taken for one. */
+/* A process that saves may be stopped at any call, lose power or meet a failing
+ * disk: the newest complete checkpoint is found again, and an incomplete one is
+ * never opened. */
 #include "lib/ckptlib.h"
 
 #include <errno.h>

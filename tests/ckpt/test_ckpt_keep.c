@@ -1,5 +1,5 @@
-/* Which checkpoints stay: the newest and the best, those that cannot be read; steps
- * that are saved again, and removal that stays inside its folder. */
+/* The newest and the best checkpoints are kept, and so are unreadable ones; a
+ * step can be saved again, and removal stays inside its folder. */
 #include "lib/ckpt_steps.h"
 #include "lib/ckptlib.h"
 
@@ -371,7 +371,6 @@ static void a_failed_team_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         TEST_IN_FOLDER(newest_and_best_are_kept),
         TEST_IN_FOLDER(keeping_counts_complete_ones),
         TEST_IN_FOLDER(what_cannot_be_read_is_kept),

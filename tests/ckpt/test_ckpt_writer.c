@@ -1,5 +1,5 @@
-/* The writer of checkpoints: ranks put their items at once, saving allocates nothing
- * and costs a copy, waits have limits, and any allocation may fail. */
+/* Ranks put their items at the same time, saving allocates nothing and costs
+ * one copy, waits have time limits, and a failing allocation is reported. */
 #include "base/clock.h"
 #include "lib/ckpt_steps.h"
 #include "lib/ckptlib.h"
@@ -439,7 +439,6 @@ static void saving_costs_a_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         TEST_IN_FOLDER(writer_refuses_bad_items),
         TEST_IN_FOLDER(every_item_must_be_put),
         TEST_IN_FOLDER(ranks_put_at_once),

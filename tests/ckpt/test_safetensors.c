@@ -1,5 +1,5 @@
-/* safetensors: what Python wrote is read and written again byte for byte;
- * every rule of the format is enforced; no bytes whatever break the parser. */
+/* safetensors files of Python are read and written again byte for byte, every
+ * rule of the format is enforced, and no bytes break the parser. */
 #include "lib/ckptlib.h"
 
 #include <errno.h>

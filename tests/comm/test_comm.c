@@ -1,5 +1,5 @@
-/* Transports between threads: order, credits, timeouts, abort, and sums that are
- * exact in their order. */
+/* Transports between threads keep the order of messages, credits and time
+ * limits, end all waits on abort, and add exactly in a fixed order. */
 #include "base/clock.h"
 #include "base/counter.h"
 #include "comm/comm.h"

@@ -1,5 +1,6 @@
-/* The suite of test_comm between processes, over MPI and where their devices reach
- * each other; one gives up, transfers break, messages are huge.
+/* The suite of test_comm between processes, over MPI and between devices that
+ * reach each other; also a process that gives up, broken transfers and huge
+ * messages.
  *
  *   mpirun -n 4 test_comm_processes mpi             ranks are processes
  *   mpirun -n 4 test_comm_processes nccl            whose devices reach each

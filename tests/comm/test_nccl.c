@@ -1,5 +1,5 @@
-/* NCCL itself on one GPU, as the transport uses it: a rank that is alone sends
- * to itself. What several ranks do with it, test_comm and mpi.sh try. */
+/* NCCL itself on one GPU, called as the transport calls it: a single rank sends
+ * to itself. test_comm_processes and mpi.sh use several ranks. */
 #include "base/clock.h"
 #include "comm/nccl/api.h"
 

@@ -1,5 +1,5 @@
-/* Configurations that are read: every key, defaults and what is derived from others,
- * vocabularies, sizes from JSON, --set, paths. */
+/* Configurations are read: every key, defaults, values derived from others,
+ * vocabularies, sizes from JSON, --set and paths. */
 #include "backend/facts.h"
 #include "config/config.h"
 #include "config/load.h"
@@ -667,7 +667,6 @@ static void test_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_only_model_type),
         cmocka_unit_test(test_every_key),
         cmocka_unit_test(test_every_key_of_the_run),

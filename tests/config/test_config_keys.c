@@ -1,5 +1,5 @@
-/* The table of keys: its words, paths, help and examples; and schedules that are
- * chosen by costs. */
+/* The table of keys has words, paths, help and working examples; `schedule:
+ * auto` chooses by the costs that it is given. */
 #include "config/config.h"
 #include "config/keys.h"
 #include "config_cases.h"
@@ -347,7 +347,6 @@ static void test_schedule_costs_decide(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_nearest_key),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_words_and_paths),

@@ -1,5 +1,5 @@
-/* Configurations that are refused, each with its whole message: config_cases.h has
- * them. */
+/* Each wrong configuration of config_cases.h is refused, and its whole message
+ * is compared. */
 #include "config/config.h"
 #include "config/load.h"
 #include "config_cases.h"
@@ -84,7 +84,6 @@ static void test_refuses_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_refuses_yaml),
         cmocka_unit_test(test_refuses_keys),
         cmocka_unit_test(test_refuses_values),

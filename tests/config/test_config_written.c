@@ -1,5 +1,5 @@
-/* What is written of a configuration reads back; mutations, pipes and edges of numbers
- * do no harm. */
+/* A configuration that was written reads back equal; mutated text, pipes and
+ * extreme numbers do no harm. */
 #include "base/file.h"
 #include "base/rng.h"
 #include "base/yaml.h"
@@ -500,7 +500,6 @@ static void test_saved_schedule(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_written_paths),
         cmocka_unit_test(test_shipped_files),

@@ -1,5 +1,5 @@
-/* Where the value of a key came from: notices, `--explain`, and each file of
- * tests/configs/bad with its error line. */
+/* --explain and notices name where the value of each key came from; each file
+ * of tests/configs/bad is refused with its error line. */
 #include "config/config.h"
 #include "config/load.h"
 #include "lib/config_text.h"
@@ -318,7 +318,6 @@ static void test_explain_program(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test_teardown(test_bad, back_to_temp_folder),
         cmocka_unit_test_teardown(test_bad_program, back_to_temp_folder),
         cmocka_unit_test(test_notices),

@@ -1,5 +1,5 @@
-/* Names that a user brings along from elsewhere, or mistypes: keys, options and
- * paths. What the message names must be right. */
+/* Keys, options and paths that a user mistypes or brings from other programs
+ * are answered with the right name. */
 #include "base/nearest.h"
 #include "config/config.h"
 #include "config/hints.h"

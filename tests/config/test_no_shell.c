@@ -1,4 +1,4 @@
-/* Text in configurations, paths and names reaches no shell. */
+/* Text in configurations, paths and names is never run by a shell. */
 #include "config/config.h"
 #include "config/key.h"
 #include "config/keys.h"
@@ -159,7 +159,6 @@ static void test_no_shell_in_a_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_no_shell),
         cmocka_unit_test(test_no_shell_in_a_run),
     };

@@ -1,5 +1,5 @@
-/* Placements of the original: stages, replicas and hosts by hand, their limits, and a
- * sweep of random ones. */
+/* The original's placement files give stages, replicas and hosts as written,
+ * within limits; a sweep of random placements. */
 #include "base/rng.h"
 #include "config/config.h"
 #include "lib/config_text.h"
@@ -226,7 +226,6 @@ static void test_placement_sweep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_placement),
         cmocka_unit_test(test_placement_limit),
         cmocka_unit_test(test_modules_are_blocks),

@@ -1,5 +1,5 @@
-/* The original's files: modules and plans, folders, and text that stays text. Places in
- * JSON are named, and mutations of good files do no harm. */
+/* The original's modules, plans and folders are read with their meaning;
+ * mistakes in JSON are named by place, and mutated files do no harm. */
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/strbuf.h"

@@ -1,5 +1,5 @@
-/* Configurations that are shipped load, dry-run and train as written down, those of
- * the original and tensor-parallel ones too. */
+/* The shipped configurations, those of the original and tensor-parallel ones
+ * included, load, plan and train as documented. */
 #include "config/config.h"
 #include "lib/config_text.h"
 #include "lib/configlib.h"
@@ -600,7 +600,6 @@ static void test_shipped_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_shipped),
         cmocka_unit_test(test_original),
         cmocka_unit_test(test_dry_run),

@@ -1,4 +1,5 @@
-/* BERT samples made of text: sentences, masks, shards. */
+/* BERT shards made from text have the expected sentences, pairs and masks, and
+ * are read back. */
 #include "data/bert/make.h"
 #include "data/data.h"
 #include "lib/datalib.h"

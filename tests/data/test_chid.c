@@ -1,5 +1,5 @@
-/* CHID files: every number against what tests/golden/make_chid.py wrote,
- * resuming, an index of bounded size, damaged files. */
+/* CHID files give the batches that tests/golden/make_chid.py stored, resume
+ * anywhere, keep a bounded index, and are refused when damaged. */
 #include "data/chid/chid.h"
 #include "data/internal.h"
 #include "fuzz/chid_input.h"

@@ -1,6 +1,5 @@
-/* Token files made of text, and kept: literal bytes, equal to documents that are encoded
- * as a whole, the same for any number of threads; refusals; nothing left behind
- * after an error. */
+/* Token files made from text have the expected bytes, for whole documents and
+ * any number of threads; an error leaves no file behind. */
 #include "data/corpus/cache.h"
 
 #include "data/corpus/documents.h"

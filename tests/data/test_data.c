@@ -1,5 +1,5 @@
-/* The data folder: sampler, text files, language-model batches, messages.
- * Batches are taken apart and compared with the text they show. */
+/* Samplers, text files and language-model batches: each batch is taken apart
+ * and compared with its text; mistakes are refused with one line. */
 #include "data/data.h"
 #include "data/internal.h"
 #include "data/walk.h"

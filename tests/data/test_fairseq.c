@@ -1,5 +1,5 @@
-/* Sentence pairs of fairseq: every number against what
- * tests/golden/make_fairseq.py wrote, resuming, languages, damaged files. */
+/* fairseq's sentence pairs give the batches that tests/golden/make_fairseq.py
+ * stored, in both languages, resume anywhere, and are refused when damaged. */
 #include "data/languages.h"
 #include "data/tokens/dict.h"
 #include "lib/datalib.h"

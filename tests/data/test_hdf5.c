@@ -1,5 +1,5 @@
-/* BERT's HDF5 shards: every number against what tests/golden/make_hdf5.py wrote,
- * their order, resuming, reading ahead, and threads. */
+/* BERT's HDF5 shards give the batches that tests/golden/make_hdf5.py stored, in
+ * a stable order, after resuming, with prefetching and from several threads. */
 #include "lib/datalib.h"
 #include "lib/golden.h"
 #include "lib/hdf5lib.h"

@@ -1,5 +1,5 @@
-/* Damaged HDF5 files: flipped bytes, cuts and mutations do no harm, and known damages
- * are named. */
+/* Flipped bytes, cuts and mutations of HDF5 files do no harm, and known kinds
+ * of damage are named. */
 #include "fuzz/shard_input.h"
 #include "lib/datalib.h"
 #include "lib/golden.h"
@@ -346,7 +346,6 @@ static void mutated_files_do_no_harm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(flipped_bytes_do_no_harm),
         cmocka_unit_test(cut_files_are_refused),
         cmocka_unit_test(damages_are_named),

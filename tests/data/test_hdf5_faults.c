@@ -1,5 +1,5 @@
-/* HDF5 shards whose files change or fail while they are read, and memory that runs
- * out: each is told in time; reading allocates nothing. */
+/* HDF5 files that change or fail while they are read, and memory that runs out,
+ * are reported in time; reading allocates nothing. */
 #include "lib/datalib.h"
 #include "lib/golden.h"
 #include "lib/hdf5lib.h"
@@ -279,7 +279,6 @@ static void memory_may_run_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(reading_is_even_and_allocates_nothing),
         TEST_IN_FOLDER(files_may_change_while_in_use),
         TEST_IN_FOLDER(bad_rows_are_found_in_time),

@@ -1,5 +1,5 @@
-/* Which files are read as HDF5 shards, in which order, and one line for each mistake
- * in them. */
+/* The right files of a folder are read as HDF5 shards, in order of their names;
+ * each mistake in a file costs one line. */
 #include "data/internal.h"
 #include "lib/datalib.h"
 #include "lib/golden.h"
@@ -414,7 +414,6 @@ static void errors_of_libhdf5_are_not_printed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         TEST_IN_FOLDER(names_decide),
         TEST_IN_FOLDER(shards_come_in_order_of_names),
         TEST_IN_FOLDER(content_decides_what_is_read),

@@ -1,4 +1,6 @@
-/* BERT on sentences that are packed and masked when batches are made. */
+/* BERT batches whose sentences are packed and masked when batches are made
+ * have the expected samples; each epoch masks other tokens; damaged files are
+ * refused. */
 #include "data/data.h"
 #include "fuzz/packed_input.h"
 #include "lib/datalib.h"

@@ -1,5 +1,6 @@
-/* Generated language, translation pairs and their epochs of several lengths.
- * The grammar and the rules are read here, where the library writes them. */
+/* The generated language and its translation pairs follow their grammar, and
+ * epochs of several lengths show each pair once. The rules are read here,
+ * independently of the library. */
 #include "data/data.h"
 #include "data/language.h"
 #include "data/sampler.h"

@@ -1,4 +1,5 @@
-/* Data folders of fairseq made of parallel text. */
+/* Parallel text becomes a data folder of fairseq with the expected dictionaries
+ * and pairs. */
 #include "data/data.h"
 #include "data/pairs/make.h"
 #include "lib/datalib.h"

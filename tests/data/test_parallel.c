@@ -1,5 +1,5 @@
-/* Parallel text: every number against what tests/golden/make_parallel.py wrote,
- * languages, mistakes, damaged files. */
+/* Parallel text in all its forms gives the batches that were stored by
+ * tests/golden/make_parallel.py; mistakes and damaged files are refused. */
 #include "data/parallel.h"
 #include "lib/datalib.h"
 #include "lib/golden.h"

@@ -1,5 +1,5 @@
-/* Reading ahead: the same batches in the same order, errors and limits of time
- * included. Uses a source that can be slow or broken on demand. */
+/* Prefetching gives the same batches in the same order, and passes on errors
+ * and time limits. The source is slow or broken on demand. */
 #include "data/data.h"
 #include "data/internal.h"
 #include "lib/datalib.h"

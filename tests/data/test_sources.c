@@ -1,6 +1,5 @@
-/* All sources of files: memory that runs out at any call is reported and leaks
- * nothing, reading allocates nothing, and a resumed run reads the batches that
- * would have come next. */
+/* Every file source reports memory that runs out at any call and leaks nothing,
+ * allocates nothing while reading, and resumes with the next batch. */
 #include "data/corpus/cache.h"
 #include "data/data.h"
 #include "lib/datalib.h"

@@ -1,5 +1,5 @@
-/* Compressed text and lines of JSON, against what tests/golden/make_text.py
- * wrote; damaged files; memory. */
+/* gzip, zstd and JSON lines give the text that tests/golden/make_text.py
+ * stored; damaged files are refused; memory is bounded. */
 #include "data/byte_stream.h"
 #include "data/jsonl.h"
 #include "data/walk.h"

@@ -1,5 +1,5 @@
-/* Text files: what is taken, what is refused, what is replaced, and what the
- * start of a run says about it. */
+/* Text files are taken, refused or repaired by their bytes, and the start of a
+ * run reports it. */
 #include "data/corpus/bytes.h"
 #include "data/data.h"
 #include "data/foreign.h"

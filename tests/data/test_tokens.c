@@ -1,5 +1,6 @@
-/* Token files: every number against what tests/golden/make_tokens.py wrote,
- * resuming, damaged files, memory. */
+/* Token files of four programs give the batches that
+ * tests/golden/make_tokens.py stored, resume anywhere, are refused when
+ * damaged, and use bounded memory. */
 #include "data/split_name.h"
 #include "data/tokens/item.h"
 #include "data/tokens/write.h"

@@ -1,6 +1,6 @@
-/* Beam search over the toy model of tests/golden/make_beam.py: the results of
- * its literal reading of both rules and of Hugging Face transformers. Rows that
- * the search must not read hold NaN. */
+/* Beam search over the toy model of tests/golden/make_beam.py gives the results
+ * of both rules, read literally, and of transformers. Rows that must not be
+ * read hold NaN. */
 #include "decode/beam.h"
 
 #include "lib/golden.h"

@@ -1,4 +1,4 @@
-/* BLEU: the reference values of sacreBLEU, its words, random corpora. */
+/* BLEU equals sacreBLEU: reference values, its words, and random corpora. */
 #include "decode/bleu.h"
 
 #include "lib/golden.h"

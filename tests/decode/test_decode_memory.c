@@ -1,6 +1,5 @@
-/* Memory of src/decode: lack of it at every allocation ends with VP_ERR_NOMEM and
- * leaks nothing (under ASan); drawing an id and a step of beam search allocate
- * nothing. */
+/* src/decode reports a failing allocation at every call and leaks nothing;
+ * sampling an id and a step of beam search allocate nothing. */
 #include "decode/beam.h"
 #include "decode/bleu.h"
 #include "decode/sample.h"

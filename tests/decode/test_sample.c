@@ -1,5 +1,5 @@
-/* Drawing an id: filtered sets of Hugging Face transformers, literal tables for
- * every rule, frequencies against exact probabilities. */
+/* Sampling keeps the ids that transformers' filters keep, follows a literal
+ * table for every rule, and has the exact frequencies. */
 #include "decode/sample.h"
 
 #include "lib/golden.h"

@@ -1,5 +1,5 @@
-/* Calls reach the table of the right device: two kinds of devices count what
- * they are asked for. */
+/* Each device call reaches the function table of its own device: two kinds of
+ * devices count their calls. */
 #include "device/device.h"
 #include "device/driver.h"
 

@@ -1,4 +1,4 @@
-/* The pens: SVG and rows of the terminal, against literal texts. */
+/* SVG elements and rows of the terminal have their literal texts. */
 #include "draw/chart.h"
 #include "draw/html.h"
 #include "draw/lane.h"

@@ -1,4 +1,5 @@
-/* Building graphs: shapes, operation counts, blocks and lines, refusals. */
+/* Graphs have the right shapes, FLOPs, blocks and lines, and refuse what does
+ * not fit. */
 #include "graph/graph.h"
 #include "graph/opdef.h"
 

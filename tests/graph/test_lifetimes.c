@@ -1,4 +1,5 @@
-/* Places of lives: the same as by looking at all pairs, in less time. */
+/* Places in memory for overlapping lifetimes equal those of a comparison of all
+ * pairs, in time that grows linearly. */
 #include "base/rng.h"
 #include "graph/internal.h"
 #include "lib/growth.h"

@@ -1,6 +1,6 @@
-/* Lowering, proved by symbolic execution: random graphs, random cuts, every
- * recompute ratio, split or fused weight gradients, one or several minibatches
- * in flight. */
+/* Lowered lists compute the gradients of the graph: random graphs and cuts,
+ * every recompute ratio, split or fused weight gradients, one or several
+ * minibatches in flight, by symbolic execution. */
 #include "lib/list_interpreter.h"
 
 #include <string.h>

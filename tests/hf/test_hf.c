@@ -1,5 +1,5 @@
-/* Hugging Face folders: names, headers, values; damaged and hostile folders. The
- * folders are those of transformers itself (tests/golden/make_hf.py). */
+/* Hugging Face folders, written by transformers (tests/golden/make_hf.py), are
+ * read with their names and values; damaged and hostile folders are refused. */
 #include "base/dtype.h"
 #include "base/rng.h"
 #include "hf/folder.h"

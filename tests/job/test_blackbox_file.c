@@ -1,4 +1,5 @@
-/* actions.<rank>: readable after the rank was killed, and no danger to it. */
+/* The file actions.<rank> is readable after its rank was killed, and cannot
+ * harm the rank. */
 #include "job/blackbox_file.h"
 
 #include "base/clock.h"

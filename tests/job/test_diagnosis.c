@@ -1,5 +1,5 @@
-/* What a supervisor concludes from heartbeats: a table of scenarios with a made-up
- * clock, and whom it names in each. */
+/* The supervisor names the right cause, rank and host in a table of scenarios
+ * with a made-up clock. */
 #include "job/diagnosis.h"
 #include "lib/scenario.h"
 
@@ -759,7 +759,6 @@ static void test_diagnoses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_diagnoses),
     };
 

@@ -1,5 +1,5 @@
-/* Limits of time in a diagnosis: ranks that never came, frozen starts, phases,
- * waiting, huge times. */
+/* Time limits of a diagnosis: ranks that never connected, frozen starts,
+ * phases, waiting ranks and huge times. */
 #include "job/diagnosis.h"
 #include "lib/scenario.h"
 
@@ -139,7 +139,6 @@ static void test_huge_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_who_never_came_is_named),
         cmocka_unit_test(test_a_frozen_start_starts_anew),
         cmocka_unit_test(test_phases_have_limits),

@@ -1,5 +1,5 @@
-/* Diagnoses as text: vital signs, the screen, one line for an error, and many ranks
- * in little room. */
+/* Diagnoses as text: vital signs, the screen, one line for an error, and many
+ * ranks in little room. */
 #include "base/blocking.h"
 #include "base/clock.h"
 #include "job/diagnosis.h"
@@ -136,7 +136,6 @@ static void test_many_ranks_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_vitals),
         cmocka_unit_test(test_the_screen),
         cmocka_unit_test(test_an_error_is_one_line),

@@ -1,4 +1,5 @@
-/* Hosts of a configuration, and what is left out when one is lost. */
+/* Hosts of a configuration are counted per rank, and a plan for fewer hosts
+ * leaves out a lost one. */
 #include "config/hosts.h"
 #include "config/load.h"
 #include "config/shrink.h"

@@ -1,5 +1,5 @@
-/* Messages between ranks and supervisor survive the wire, bad ones are refused;
- * the last actions of a rank, and addresses. */
+/* Messages between ranks and supervisor come back as they were sent, bad ones
+ * are refused; the last actions of a rank are kept; addresses are parsed. */
 #include "job/address.h"
 #include "lib/scenario.h"
 

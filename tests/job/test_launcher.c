@@ -1,5 +1,5 @@
-/* How ranks are started: the command of mpirun, word by word, for hosts and in
- * containers. */
+/* The mpirun command that starts the ranks is right, word by word, for hosts,
+ * containers and versions of MPI. */
 #include "config/load.h"
 #include "job/container.h"
 #include "job/mpirun.h"
@@ -361,7 +361,6 @@ static void test_mounts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_containers),
         cmocka_unit_test(test_mounts),
         cmocka_unit_test(test_command),

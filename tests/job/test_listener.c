@@ -1,5 +1,5 @@
-/* Connections between ranks and supervisor: handshakes that are right, wrong,
- * overheard or never finished, and the folders that sockets are in. */
+/* Connections between ranks and supervisor need the right handshake: wrong,
+ * overheard and unfinished ones are refused; sockets have private folders. */
 #include "job/address.h"
 #include "job/dial.h"
 #include "job/handshake.h"

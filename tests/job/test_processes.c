@@ -1,5 +1,5 @@
-/* Processes of a job: their status and output, and that none is left when a group
- * ends. */
+/* Child processes report their status and output, and none is left when their
+ * group ends. */
 #include "job/process.h"
 #include "job/relay.h"
 #include "lib/tempfolder.h"
@@ -357,7 +357,6 @@ static void test_output_that_is_not_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_a_missing_program),
         cmocka_unit_test(test_an_output),
         cmocka_unit_test(test_a_status),

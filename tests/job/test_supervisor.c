@@ -1,4 +1,5 @@
-/* A supervisor and real processes that beat, die, stop and fail. */
+/* A supervisor follows real processes that send heartbeats, and names those
+ * that die, stop or fail. */
 #include "base/machine.h"
 #include "job/address.h"
 #include "job/blackbox_file.h"

@@ -1,6 +1,6 @@
-/* The watchdog of a process: it reads no environment, because getenv() in a thread
- * may crash while MPI_Init() adds to the environment in another one; and a process
- * that waits for others is ended after those that hang by themselves. */
+/* The watchdog reads no environment, because getenv() may crash beside
+ * MPI_Init(), and ends a process that waits for others after those that hang by
+ * themselves. */
 #include "base/blocking.h"
 #include "base/clock.h"
 #include "job/job_phase.h"

@@ -1,5 +1,5 @@
-/* Models have the sizes, blocks, lines and tensor names that were published, and
- * can be cut into stages anywhere. */
+/* Models have the published sizes, blocks, lines and tensor names, and can be
+ * cut into stages anywhere. */
 #include "graph/program.h"
 #include "lib/golden.h"
 #include "lib/tiny_model.h"

@@ -1,4 +1,5 @@
-/* Model configurations: sizes that are refused, and Hugging Face files. */
+/* Model sizes that cannot work are refused, and Hugging Face's config.json
+ * files are read. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "lib/golden.h"

@@ -1,5 +1,5 @@
-/* Initial weights: known values, distributions, and the same numbers in whatever
- * pieces and order they are asked for. */
+/* Initial weights have known values and distributions, and are the same numbers
+ * in whatever pieces and order they are made. */
 #include "base/rng.h"
 #include "lib/tiny_model.h"
 #include "model/normal.h"
@@ -382,7 +382,6 @@ static void init_sinusoids(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(init_known_values),  cmocka_unit_test(init_any_range),
         cmocka_unit_test(init_in_pieces),     cmocka_unit_test(init_by_name),
         cmocka_unit_test(init_distributions), cmocka_unit_test(init_tied),

@@ -1,9 +1,9 @@
-/* Recomputation of any set of operators.
+/* Backward reads the values of forward with any set of recomputed operators,
+ * for the three models and random graphs, by symbolic execution.
  *
- * Lists of the three models and of random graphs are run by symbolic execution
- * with random sets: backward reads the values of F. The slot holds what follows
- * from the set by definition, and the tail that a ratio means is lowered to the
- * bytes and calls that were recorded when only tails could be recomputed. */
+ * A slot holds what follows from the set by definition, and the tail that a ratio
+ * means is lowered to the bytes and calls that were recorded when only tails could
+ * be recomputed. */
 #include "lib/list_interpreter.h"
 
 #include "model/model.h"

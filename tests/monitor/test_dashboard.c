@@ -1,5 +1,6 @@
-/* Who may ask a dashboard, where it listens, and lines as events. The server
- * itself: tests/system/dashboard.sh. */
+/* A dashboard asks for its token or cookie and the right host, listens where
+ * it was told, and sends lines as events. tests/system/dashboard.sh tests the
+ * server. */
 #include "base/status.h"
 #include "monitor/access.h"
 #include "monitor/events.h"

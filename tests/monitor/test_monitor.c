@@ -1,5 +1,5 @@
-/* Event records, status.json and Prometheus's text against stored bytes; what a
- * monitor writes of a run, also where it cannot write. */
+/* Event records, status.json and Prometheus text equal stored bytes, and a
+ * monitor that cannot write does not disturb the run. */
 #include "base/clock.h"
 #include "lib/prom_text.h"
 #include "monitor/crc32c.h"

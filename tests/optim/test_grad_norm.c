@@ -1,5 +1,5 @@
-/* Gradient norms: sums of squares have a fixed order, whatever the blocks and
- * threads; and the factor of clipping. */
+/* Sums of squares have a fixed order for any blocks and threads, and the
+ * clipping factor follows its formula. */
 #include "base/halves.h"
 #include "lib/optim_bed.h"
 #include "optim/optim.h"
@@ -111,7 +111,6 @@ static void test_clip_scale(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_sum_squares),
         cmocka_unit_test(test_norm_adds_block_by_block),
         cmocka_unit_test(test_norm_adds_in_block_order),

@@ -1,5 +1,5 @@
-/* The loss scale grows and shrinks as written down, within its limits, and goes on
- * from a saved state. */
+/* The loss scale grows and shrinks as documented, within its limits, and
+ * continues from a saved state. */
 #include "lib/optim_bed.h"
 #include "optim/optim.h"
 
@@ -83,7 +83,6 @@ static void test_scale_goes_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_scale_grows_and_shrinks),
         cmocka_unit_test(test_scale_has_limits),
         cmocka_unit_test(test_static_scale_stays),

@@ -1,5 +1,5 @@
-/* Learning-rate curves against literal values and stored tables; each is defined at
- * every step. */
+/* Learning-rate curves give literal values and stored tables, and are defined
+ * at every step. */
 #include "base/halves.h"
 #include "lib/golden.h"
 #include "lib/optim_bed.h"
@@ -162,7 +162,6 @@ static void test_lr_is_defined_everywhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_lr_names),
         cmocka_unit_test(test_lr_polynomial_literals),
         cmocka_unit_test(test_lr_tables),

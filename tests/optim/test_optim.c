@@ -1,5 +1,5 @@
-/* Optimizers against stored PyTorch results and a plain double-precision twin; their
- * bits do not depend on threads, slices, aliasing or instruction set. */
+/* Optimizers agree with stored PyTorch results and a double-precision twin;
+ * their bits do not depend on threads, slices, aliasing or instruction set. */
 #include "base/halves.h"
 #include "lib/golden.h"
 #include "lib/optim_bed.h"

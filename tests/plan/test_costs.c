@@ -1,5 +1,5 @@
-/* Seconds of a plan from a profile: sums over blocks, recomputation by its set,
- * messages by links and hosts, devices that ranks share. */
+/* The time of a plan follows from a profile: sums over blocks, recomputation by
+ * set, messages by link and host, and devices that ranks share. */
 #include "plan/costs.h"
 
 #include "model/model.h"

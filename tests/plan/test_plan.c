@@ -1,4 +1,4 @@
-/* Balancing: against every possible partition, and known answers. */
+/* Balancing finds the best of all partitions, and known answers. */
 #include "plan/balance.h"
 
 #include "base/rng.h"

@@ -1,5 +1,5 @@
-/* Plans as JSON: literal text, random plans there and back, every refusal; and
- * the checker's list of mistakes. */
+/* Plans become literal JSON and come back, random ones too; each mistake in a
+ * plan is refused with its place. */
 #include "plan/plan_json.h"
 
 #include "base/rng.h"

@@ -1,5 +1,6 @@
-/* Profiles: both forms of the file, there and back, every refusal with its place;
- * keys of repeated blocks, candidates, estimates by rates. */
+/* Both forms of a profile file come back as they were written, and each
+ * mistake is refused with its place; repeated blocks share keys, and rates
+ * give estimates. */
 #include "plan/profile.h"
 
 #include "base/file.h"

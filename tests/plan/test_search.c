@@ -1,5 +1,5 @@
-/* The search for a plan: plans fit, none that can be enumerated is more than 2 %
- * faster, more memory is never slower, and it is quick and repeatable. */
+/* The search finds plans that fit and are at most 2 % slower than any that can
+ * be enumerated; more memory is never slower; it is quick and repeatable. */
 #include "lib/searchlib.h"
 #include "plan/plan_json.h"
 #include "plan/search.h"
@@ -501,7 +501,6 @@ static void monotone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(quick_and_the_same),
         cmocka_unit_test(swapping),
         cmocka_unit_test(monotone),

@@ -1,5 +1,5 @@
-/* The search under conditions: candidates that are refused, parts that are fixed,
- * ranks of different memory, and the planners that it is compared with. */
+/* The search under conditions: refused candidates, fixed parts, ranks of
+ * different memory; and the planners that it is compared with. */
 #include "lib/searchlib.h"
 #include "plan/planner.h"
 #include "plan/trial.h"
@@ -321,7 +321,6 @@ static void baselines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(refused_candidates),
         cmocka_unit_test(fixed_parts),
         cmocka_unit_test(fixed_swapping),

@@ -1,5 +1,5 @@
-/* Plans that give the first minibatches in flight their own sets: what slots cost,
- * that they are filled, and weight gradients that run late. */
+/* Plans with own recompute sets for the first minibatches in flight: the costs
+ * of slots, full slots, and weight gradients that run late. */
 #include "lib/searchlib.h"
 #include "plan/search.h"
 

@@ -1,5 +1,5 @@
-/* The report: thinning of curves, findings, escaping, and whole pages of folders
- * that are broken or hostile. */
+/* Reports thin their curves, find causes of lost time, and escape text, for
+ * whole folders that are broken or hostile. */
 #include "base/strbuf.h"
 #include "report/findings.h"
 #include "report/page.h"

@@ -1,5 +1,5 @@
-/* Remedies for too little memory: each value that a message names is tried, and
- * so are those that it could have named and did not. */
+/* Each remedy that a message about too little memory names works, and no
+ * smaller change would have. */
 #include "config/load.h"
 #include "lib/slow.h"
 #include "run/advice.h"

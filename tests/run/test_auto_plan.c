@@ -1,5 +1,5 @@
-/* Key auto_plan: what a plan replaces in a configuration, and which plan a run
- * gets. */
+/* auto_plan replaces the documented keys of a configuration, and a run gets the
+ * expected plan. */
 #include "config/load.h"
 #include "config/resolve.h"
 #include "lib/slow.h"

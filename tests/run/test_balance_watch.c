@@ -1,5 +1,5 @@
-/* When a run should move to another partition: runs that are simulated with the
- * true times of their ranks, which the watch knows from sums alone. */
+/* A run moves to another partition when that pays: simulated runs know the true
+ * times of their ranks, the watch knows sums only. */
 #include "run/balance_watch.h"
 
 #include "base/rng.h"

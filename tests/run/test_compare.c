@@ -1,5 +1,5 @@
-/* Comparisons: arithmetic with numbers made by hand, the table and the picture, what
- * may be compared, simulated times, and the largest batch. */
+/* Comparisons: medians and orders by hand, the table and the picture, which
+ * configurations may be compared, simulated times, and the largest batch. */
 #include "config/load.h"
 #include "lib/comparelib.h"
 #include "run/compare.h"

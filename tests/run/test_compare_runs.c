@@ -1,5 +1,5 @@
-/* Comparisons that train: two configurations in turn, runs that are stopped, and
- * runs that are read from their folders. */
+/* Comparisons that train: two configurations in turn, runs that are stopped,
+ * and runs that are read from their folders. */
 #include "ckpt/io.h"
 #include "config/load.h"
 #include "lib/comparelib.h"
@@ -237,7 +237,6 @@ static void runs_are_read_from_folders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(two_configurations_run_in_turn),
         cmocka_unit_test(weight_gradients_are_timed_apart),
         cmocka_unit_test(runs_can_be_stopped),

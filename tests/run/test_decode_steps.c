@@ -1,5 +1,5 @@
-/* Steps of generation: pieces of prompts, lines of the cache, and which program
- * computes what. */
+/* Generation is cut into steps: pieces of prompts, lines of the cache, and the
+ * program that computes each. */
 #include "run/decode_steps.h"
 
 #include <setjmp.h>

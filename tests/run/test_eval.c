@@ -1,5 +1,5 @@
-/* Evaluations of a run, and what a run reports: that an evaluation changes no
- * loss, what its own loss is the mean of, and what metrics.jsonl says. */
+/* An evaluation changes no training loss, its own loss is the mean that it
+ * claims, and metrics.jsonl has it. */
 #include "config/load.h"
 #include "lib/removelib.h"
 #include "run/run.h"

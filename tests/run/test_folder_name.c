@@ -1,4 +1,6 @@
-/* The name of a run's folder differs for each run. */
+/* The name of a run's folder has characters only that containers, scp and
+ * rsync take as they are, and a second run of the same second gets another
+ * name. */
 #include "lib/tempfolder.h"
 #include "run/folder.h"
 
@@ -30,7 +32,6 @@ static void test_folder_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_folder_name),
     };
 

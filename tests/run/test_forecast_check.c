@@ -1,5 +1,5 @@
-/* The forecast that a run makes of itself, with kernels that sleep: what is
- * simulated from the first steps is what the others take. */
+/* A forecast that is simulated from the first steps of a run equals the time of
+ * the other steps, with kernels that sleep. */
 #include "run/forecast_check.h"
 
 #include "lib/sleepdevice.h"

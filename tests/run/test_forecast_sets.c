@@ -1,4 +1,4 @@
-/* Stages recompute what their sets say, and the forecast of a run shows it. */
+/* Stages recompute what their sets say, and the forecast of the run shows it. */
 #include "lib/pipelinelib.h"
 #include "run/forecast.h"
 

@@ -1,5 +1,5 @@
-/* Generated ids: those of transformers over cuts and batches, why a text ends,
- * draws, the gaps of BERT and the ids that end a text. */
+/* Generated ids equal those of transformers, for any cut and batch; texts end
+ * for the right reason; BERT fills its gaps. */
 #include "hf/generation.h"
 #include "lib/modellib.h"
 #include "lib/removelib.h"

@@ -1,5 +1,5 @@
-/* Import and export through the library: checkpoints of Hugging Face folders, and
- * what a run may start from. tests/system/hf.sh sees the same from outside. */
+/* Hugging Face folders become checkpoints and back, and a run starts from the
+ * right weights. tests/system/hf.sh tests the same from outside. */
 #include "ckpt/ckpt.h"
 #include "config/load.h"
 #include "hf/folder.h"

@@ -1,6 +1,5 @@
-/* Trained models from their folders: logits against those of transformers and
- * over cuts and batch sizes, and what an evaluation says against a literal
- * computation from the logits. */
+/* Trained models read from folders give the logits of transformers for any cut
+ * and batch size, and evaluations equal a literal computation from the logits. */
 #include "ckpt/safetensors.h"
 #include "config/load.h"
 #include "lib/modellib.h"

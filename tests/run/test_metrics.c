@@ -1,5 +1,5 @@
-/* The reader of metrics.jsonl: numbers against strtod(), lines that are broken,
- * files of every ending. */
+/* The reader of metrics.jsonl reads numbers as strtod() does, skips broken
+ * lines, and takes files that end anywhere. */
 #include "run/metrics.h"
 
 #include "lib/removelib.h"

@@ -1,5 +1,5 @@
-/* Plans for machines that are not here: what this one lacks is named, and only
- * what the configuration itself asks for is refused. */
+/* A plan for another machine names what this one lacks, and only what the
+ * configuration itself asks for is refused. */
 #include "config/load.h"
 #include "run/missing.h"
 #include "run/run.h"

@@ -1,4 +1,5 @@
-/* Key precision: auto: what ranks agree on, and what a run goes on with. */
+/* With precision: auto the ranks agree on one precision, and a resumed run
+ * keeps it. */
 #include "backend/facts.h"
 #include "lib/tempfolder.h"
 #include "run/precision_agree.h"

@@ -1,4 +1,5 @@
-/* The cache of profiles: there and back, stale, damaged, not writable. */
+/* Profiles are read from the cache as they were written; stale and damaged
+ * files are not used, and a cache that cannot be written does no harm. */
 #include "run/machine_profile.h"
 #include "run/profile_cache.h"
 

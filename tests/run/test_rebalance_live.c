@@ -1,6 +1,8 @@
-/* A rank of a live run becomes slow, with kernels that sleep: the run moves by
- * itself, and is soon as fast as the best plan for what has changed.
+/* A run whose rank becomes slow, with kernels that sleep, moves by itself and
+ * is soon as fast as the best plan for the new times.
+ *
  *   test_rebalance_live [FILE.svg]
+ *
  * draws the move, as in docs/rebalancing.md. */
 #include "run/rebalance.h"
 

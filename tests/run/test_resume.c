@@ -1,5 +1,6 @@
-/* Runs that are stopped, killed or meet a failing disk go on with the losses of the
- * run that was never stopped, or the file at fault is named. */
+/* Runs that are stopped, killed or meet a failing disk continue with the losses
+ * of an unbroken run, or name the file at fault. VP_FULL=1 tries every call and
+ * many more moments. */
 #include "ckpt/io.h"
 #include "ckpt/manifest.h"
 #include "lib/resumelib.h"

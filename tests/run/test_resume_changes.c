@@ -1,5 +1,5 @@
-/* What may change between a run and the one that goes on from it: stages, depths,
- * replicas; what changes is said, and what must not change is refused. */
+/* A resumed run may have other stages, depths and replicas; changes are
+ * reported, and forbidden ones are refused. */
 #include "ckpt/search.h"
 #include "lib/resumelib.h"
 #include "model/model.h"
@@ -337,7 +337,6 @@ static void what_must_not_change_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(any_number_of_stages_goes_on),
         cmocka_unit_test(blocks_keep_their_counts),
         cmocka_unit_test(a_scale_goes_on),

@@ -1,5 +1,5 @@
-/* A folder has one run: which run a checkpoint goes on in, and that newer
- * checkpoints and files of others are not lost. */
+/* A folder has one run: a checkpoint is resumed in its own run, and newer
+ * checkpoints and foreign files are kept. */
 #include "lib/resumelib.h"
 
 #include <dirent.h>
@@ -207,7 +207,6 @@ static void a_copied_checkpoint_needs_a_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(a_folder_has_one_run),
         cmocka_unit_test(a_run_that_ended_early),
         cmocka_unit_test(files_are_no_folders),

@@ -1,4 +1,4 @@
-/* The inside of a running pipeline: versions, tensors, times; data that is capped,
+/* Versions, tensors and times inside a running pipeline; capped data,
  * evaluation alone, and notices about text. */
 #include "lib/runlib.h"
 
@@ -405,7 +405,6 @@ static void test_ranks_have_user_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_versions_asp),
         cmocka_unit_test(test_versions_bsp),
         cmocka_unit_test(test_tensors),

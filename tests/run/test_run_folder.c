@@ -1,5 +1,5 @@
-/* The files of a run's folder: its description, plans and checkpoints; where it may be
- * made, and the disk space that it needs. */
+/* The folder of a run has its description, plans and checkpoints; it is made
+ * only where that is safe and the disk has room. */
 #include "lib/runlib.h"
 #include "run/disk_space.h"
 #include "run/folder.h"
@@ -418,7 +418,6 @@ static void test_disk_space(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_describe),
         cmocka_unit_test(test_folder_of_run),
         cmocka_unit_test(test_plan_with_sets),

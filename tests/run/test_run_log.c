@@ -1,5 +1,5 @@
-/* The log lines of the original, word by word, and the rates and means in
- * metrics.jsonl. */
+/* The log has the original's lines, word by word, and metrics.jsonl has rates
+ * and means. */
 #include "lib/runlib.h"
 #include "run/folder.h"
 #include "run/log.h"

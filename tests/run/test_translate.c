@@ -1,5 +1,5 @@
-/* Translations: those of transformers and of a literal search over cuts and
- * batches, their order, what a model's folder says of the search, and text. */
+/* Translations equal those of transformers and of a literal beam search, for
+ * any cut and batch, in order; the folder of a model sets the search. */
 #include "lib/modellib.h"
 #include "lib/removelib.h"
 #include "run/model_text.h"

@@ -1,6 +1,5 @@
-/* The state of a stage by block: weights, gradients and moments of a block lie
- * together, where they lie changes nothing, and a block can come or go while the
- * others stay. */
+/* Weights, gradients and moments of a block lie together; their place changes
+ * no bit, and a block can be added or removed while the others stay. */
 #include "lib/halfdevice.h"
 
 #include "base/rng.h"

@@ -1,5 +1,5 @@
-/* Compressed messages: every schedule gives the same bits with them, and they take
- * half the bytes. */
+/* Compressed messages give the same bits with every schedule, and take half the
+ * bytes. */
 #include "lib/pipelinelib.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
-/* Trainers whose warm-up depths are given by hand: their memory, and deadlocks.
- * Their losses are compared in test_pipeline.c, their schedules in
- * test_depths.c. */
+/* Trainers with warm-up depths given by hand use the priced memory and do not
+ * deadlock. test_pipeline.c compares their losses, test_depths.c their
+ * schedules. */
 #include "lib/trainlib.h"
 #include "runtime/trainer/internal.h"
 

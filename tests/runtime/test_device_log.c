@@ -1,7 +1,9 @@
-/* Times of a device that lags behind its host. Here it is the CPU with a clock
- * of its own: every rank's device takes a millisecond for a forward, two for a
- * backward, three for an update, five for a copy of swapped values beside these,
- * waits for the events it is told to wait for, and lets the host know of an event only when more were recorded after it. */
+/* Times of a device that lags behind its host are recorded right.
+ *
+ * The device is the CPU with a clock of its own: it takes 1 ms for a forward, 2
+ * for a backward, 3 for an update and 5 for a copy of swapped values beside
+ * these, waits for the events it is told to wait for, and reports an event to the
+ * host only after more events were recorded. */
 #include "lib/trainlib.h"
 #include "trace/trace.h"
 

@@ -1,6 +1,5 @@
-/* Ranks that are processes, and whose devices reach each other, train with the
- * bits of threads. Memory of the host plays the device, and fake_nccl.c what is
- * between them.
+/* Processes whose devices reach each other train with the bits of threads.
+ * Memory of the host stands in for the device, and fake_nccl.c for NCCL.
  *
  *   mpirun -n 2 test_direct bsp              with VPIPE_LIBRARIES where that is
  *

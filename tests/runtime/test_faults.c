@@ -1,5 +1,5 @@
-/* Faults in a running pipeline: a stalled rank, a failing action, a message
- * that is lost. Each must be named, in time, every time. */
+/* A stalled rank, a failing action or a lost message in a running pipeline is
+ * named, in time, every time. */
 #include "lib/trainlib.h"
 
 #include "base/clock.h"

@@ -1,5 +1,4 @@
-/* From a model to a plan in time that grows with the number of layers, not with
- * its square. */
+/* The time from a model to a plan grows linearly with the number of layers. */
 #include "lib/growth.h"
 #include "model/model.h"
 #include "plan/balance.h"

@@ -1,6 +1,5 @@
-/* Norms that nothing waits for. The device is the CPU, but what it says of
- * gradients reaches the host only when the host waits for an event behind it:
- * until then there are NaNs, and who reads them ends the run. */
+/* Gradient norms are read only after their event: the device of this test shows
+ * NaN until then, which would end the run. */
 #include "lib/trainlib.h"
 
 #include <stdio.h>

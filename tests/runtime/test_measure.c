@@ -1,5 +1,5 @@
-/* Seconds, bubble and operations of steps: by marks made by hand, by random ones,
- * and of pipelines whose reports come late. */
+/* Seconds, bubble and FLOPs of steps are right for marks made by hand, random
+ * marks, and pipelines whose reports come late. */
 #include "runtime/trainer/internal.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* Migration: a run that changes its plan at random steps gives the bits of one
- * that does not. */
+/* A run that changes its plan at random steps gives the bits of one that keeps
+ * its plan. */
 #include "lib/halfdevice.h"
 
 #include "base/rng.h"

@@ -1,5 +1,5 @@
-/* Forwards without training: a model that ends in logits, in the loss or in both,
- * against each other, over cuts of the pipeline and batch sizes. */
+/* Forward passes that end in logits, in the loss or in both agree with each
+ * other, for any cut of the pipeline and batch size. */
 #include "lib/trainlib.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Synchronous pipelines give the bits of one stage, however the model is cut and
- * whichever schedule runs it. */
+/* Synchronous pipelines give the bits of one stage, however the model is cut
+ * and whichever schedule runs it. */
 #include "lib/halfdevice.h"
 #include "lib/pipelinelib.h"
 

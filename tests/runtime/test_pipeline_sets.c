@@ -1,5 +1,5 @@
-/* Pipelines that recompute any set of operators give the bits of those that recompute
- * nothing, with replicas and early updates too. */
+/* Pipelines that recompute any set of operators give the bits of those that
+ * recompute nothing, with replicas and early updates too. */
 #include "base/rng.h"
 #include "lib/halfdevice.h"
 #include "lib/pipelinelib.h"

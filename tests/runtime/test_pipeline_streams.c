@@ -1,5 +1,5 @@
-/* Asynchronous pipelines give the bits of a literal reading of the version rule, and
- * do not pause between minibatches. */
+/* Asynchronous pipelines give the bits of a literal interpreter of the version
+ * rule, and do not pause between minibatches. */
 #include "lib/halfdevice.h"
 #include "lib/literal.h"
 #include "lib/pipelinelib.h"

@@ -1,5 +1,5 @@
-/* The price of a plan is what happens: bytes are those that a trainer allocates,
- * whether a stage was lowered or remembered; and pricing is quick. */
+/* The priced bytes of a plan are those that a trainer allocates, for lowered
+ * and for cached stages; pricing is quick. */
 #include "lib/halfdevice.h"
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
-/* Profiles that are measured: their shape, that training does not notice, and,
- * with kernels that sleep, that the seconds are those of the kernels and that a
- * schedule simulated with them takes what it takes. */
+/* Measuring a profile does not disturb training; with kernels that sleep, the
+ * measured seconds are theirs, and a schedule simulated with them takes its
+ * real time. */
 #include "runtime/profile/profile_measure.h"
 
 #include "lib/sleepdevice.h"

@@ -1,6 +1,5 @@
-/* Replicas of a stage: gradients are added bundle by bundle while backward
- * goes on, and give the bits of a program that adds them all at the end, in
- * replica order. */
+/* Gradients of replicas that are added bundle by bundle during backward have
+ * the bits of a sum at the end, in replica order. */
 #include "lib/halfdevice.h"
 
 #include "base/clock.h"

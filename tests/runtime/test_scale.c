@@ -1,5 +1,5 @@
-/* Loss scales: a power of two changes nothing; updates that overflow are skipped
- * and nothing else is. */
+/* A loss scale that is a power of two changes no bit; exactly the updates that
+ * overflow are skipped. */
 #include "lib/trainlib.h"
 
 #include <stdlib.h>

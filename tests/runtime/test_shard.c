@@ -1,5 +1,6 @@
-/* Replicas that own slices of the optimizer's state: losses, norms, weights, moments
- * and copies of the state are bitwise those of replicas that have all of it. */
+/* Replicas that own slices of the optimizer's state have the losses, norms,
+ * weights, moments and saved state, bit for bit, of replicas that have all of
+ * it. */
 #include "lib/vault.h"
 
 #include "plan/price.h"

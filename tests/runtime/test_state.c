@@ -1,5 +1,5 @@
-/* Runs that stop and go on: from a copy of the state, taken while training
- * went on, every loss and weight is that of the run that never stopped. */
+/* A run resumed from a copy of the state, taken during training, has every loss
+ * and weight of the unbroken run. */
 #include "lib/halfdevice.h"
 #include "lib/vault.h"
 

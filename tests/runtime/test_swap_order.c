@@ -1,5 +1,5 @@
-/* The orders that swapping keeps, on a device that works behind the host: what
- * streams are told, line by line. */
+/* Streams get the waits and copies that swapping needs in the right order, line
+ * by line, on a device that works behind the host. */
 #include "device/driver.h"
 #include "runtime/stage/stage.h"
 

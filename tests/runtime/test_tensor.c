@@ -1,5 +1,5 @@
-/* Tensor parallelism: ranks that share each operator give the same bits over cuts,
- * schedules and recomputation, and the numbers of one rank up to rounding. */
+/* Tensor-parallel ranks give the same bits for any cut, schedule and
+ * recomputation, and the numbers of one rank up to rounding. */
 #include "lib/literal.h"
 #include "lib/pipelinelib.h"
 #include "lib/tensorlib.h"

@@ -1,5 +1,5 @@
-/* The state of tensor-parallel ranks: a run goes on with any other number of members,
- * memory is what was priced, and a lost member is named. */
+/* A tensor-parallel run resumes with any other number of members, uses the
+ * priced memory, and names a lost member. */
 #include "lib/tensorlib.h"
 #include "lib/trainlib.h"
 #include "runtime/trainer/internal.h"
@@ -247,7 +247,6 @@ static void a_lost_member_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(any_size_resumes_any_other),
         cmocka_unit_test(memory_is_what_was_priced),
         cmocka_unit_test(a_lost_member_is_named),

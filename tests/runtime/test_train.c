@@ -1,5 +1,5 @@
-/* Training on one stage: the same bits whatever the threads, the prefetching
- * and the recomputation; memory as planned; nothing allocated in a step. */
+/* Training on one stage gives the same bits for any threads, prefetching and
+ * recomputation, uses the planned memory, and allocates nothing in a step. */
 #include "lib/trainlib.h"
 
 #include "runtime/trainer/internal.h"

@@ -1,6 +1,5 @@
-/* Weights in BF16, with their master: they train as floats do, from which each
- * minibatch sees the high halves of its version, and weigh as much as floats.
- * The device is a made-up one, so that losses and gradients are known. */
+/* BF16 weights with a float master train as floats do, and take the same
+ * memory. The device computes known losses and gradients. */
 #include "lib/halfdevice.h"
 
 #include "runtime/trainer/internal.h"

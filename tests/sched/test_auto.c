@@ -1,5 +1,5 @@
-/* The schedule `auto` is close to the optimum where that is known, and never behind
- * a named schedule. */
+/* The schedule `auto` is close to the optimum where that is known, and never
+ * behind a named schedule. */
 #include "lib/auto_problems.h"
 #include "lib/exhaustive.h"
 #include "lib/schedlib.h"

@@ -1,5 +1,5 @@
-/* The schedule `auto` is valid, within its memory, the same every time, and found
- * quickly; it recomputes while it waits, and refuses too little memory. */
+/* The schedule `auto` is valid, within its memory, the same every time, and
+ * found quickly; it recomputes while it waits, and refuses too little memory. */
 #include "lib/auto_problems.h"
 #include "lib/schedlib.h"
 #include "sched/schedule.h"
@@ -308,7 +308,6 @@ static void fast_enough(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(same_lists_every_time),
         cmocka_unit_test(its_text_makes_it_again),
         cmocka_unit_test(sweep_is_proven),

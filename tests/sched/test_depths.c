@@ -1,6 +1,6 @@
-/* Warm-up depths given by hand. A schedule hangs only where the order of the
- * actions itself does: rings are long enough for every depth. Checked by the
- * validator and by an executor that shares no code with it. */
+/* Schedules with warm-up depths given by hand hang only where the order of
+ * their actions does. Checked by the validator and by an executor that shares
+ * no code with it. */
 #include "lib/checked_executor.h"
 #include "lib/schedlib.h"
 #include "sched/schedule.h"

@@ -1,5 +1,5 @@
-/* Schedules: literal staircases, the theory of their bubble and slots over a full
- * sweep, replicas, and streams that are cut in pieces. */
+/* Schedules have their literal staircases, and the bubble and slots of theory
+ * over a full sweep, with replicas and streams cut in pieces. */
 #include "lib/checked_executor.h"
 #include "lib/schedlib.h"
 #include "sched/schedule.h"

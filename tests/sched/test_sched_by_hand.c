@@ -1,5 +1,5 @@
-/* Lists of actions that were written or read, not generated: they become complete
- * schedules, bad ones are refused, and their theory is that of a known schedule. */
+/* Lists of actions that were written or read become complete schedules with the
+ * theory of a known schedule; bad lists are refused. */
 #include "base/strbuf.h"
 #include "lib/schedlib.h"
 
@@ -273,7 +273,6 @@ static void theory_of_an_odd_placement(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(generated_lists_by_hand),
         cmocka_unit_test(bad_lists_by_hand),
         cmocka_unit_test(odd_placement_has_no_base),

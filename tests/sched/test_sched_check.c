@@ -1,5 +1,5 @@
-/* Schedules that are refused: bad configurations, lists with one fault, and thousands
- * of broken schedules on which the validator agrees with an executor that asserts. */
+/* Bad configurations and lists with one fault are refused; on thousands of
+ * broken schedules the validator agrees with an executor that asserts. */
 #include "lib/checked_executor.h"
 #include "lib/sched_mutants.h"
 #include "lib/schedlib.h"
@@ -377,7 +377,6 @@ static void generated_schedules_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(bad_configurations),
         cmocka_unit_test(refusals_name_the_cause),
         cmocka_unit_test(depths_that_hang),

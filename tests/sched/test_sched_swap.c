@@ -1,4 +1,5 @@
-/* Schedules that swap, and buffers of what R makes. */
+/* Schedules that swap move values out and in, in order and in time, and
+ * recomputed values have buffers of their own. */
 #include "lib/checked_executor.h"
 #include "lib/schedlib.h"
 #include "sched/internal.h"

@@ -1,5 +1,5 @@
-/* Schedules as text, there and back, bad text with its place; and as charts of the
- * terminal and in SVG. */
+/* Schedules are printed and parsed back, bad text is refused with its place;
+ * charts of the terminal and SVG are complete. */
 #include "lib/schedlib.h"
 #include "sched/schedule.h"
 
@@ -351,7 +351,6 @@ static void svg_is_complete(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(literal_text),
         cmocka_unit_test(text_round_trip),
         cmocka_unit_test(odd_slots_survive),

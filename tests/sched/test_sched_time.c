@@ -1,5 +1,5 @@
-/* Simulated times of schedules: by hand, in the steady state, and over links, credits
- * and one port. */
+/* Simulated times of schedules are right by hand, in the steady state, and over
+ * links, credits and one port. */
 #include "lib/schedlib.h"
 #include "sched/schedule.h"
 
@@ -149,7 +149,6 @@ static void large_stream_is_fast(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(times_by_hand),
         cmocka_unit_test(steady_state_has_no_bubble),
         cmocka_unit_test(links_and_credits),

@@ -1,4 +1,5 @@
-/* Schedules in a V that trade time for memory: v-half, v-min, v-auto. */
+/* The V-shaped schedules v-half, v-min and v-auto keep the memory that they
+ * promise, at the time that they promise. */
 #include "lib/checked_executor.h"
 #include "lib/schedlib.h"
 #include "sched/internal.h"

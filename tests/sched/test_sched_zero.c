@@ -1,5 +1,5 @@
-/* Schedules that split backward: their lists letter by letter, their bubble against
- * the papers' closed forms, and the greedy rule for too few minibatches. */
+/* Schedules that split backward have the papers' lists, letter by letter, and
+ * closed forms of the bubble; the greedy rule handles too few minibatches. */
 #include "lib/checked_executor.h"
 #include "lib/schedlib.h"
 #include "sched/internal.h"

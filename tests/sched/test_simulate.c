@@ -1,6 +1,6 @@
-/* The simulator's resources, by hand: ranks that share a device, copy engines,
- * ports, posted receives, recomputation. And by rules: a device of one's own is
- * no resource, more room never hurts, no work is lost. */
+/* Resources of the simulator are right by hand (shared devices, copy engines,
+ * ports, posted receives, recomputation) and by rule: more room never hurts,
+ * and no work is lost. */
 #include "base/rng.h"
 #include "sched/schedule.h"
 

@@ -1,5 +1,5 @@
-/* Pieces of text and their merges: literal pieces for each expression, and
- * merging against a plain reading of its definition. */
+/* Text is split into the literal pieces of each expression, and merges equal a
+ * plain reading of their definition. */
 #include "text/bpe.h"
 #include "text/byte_alphabet.h"
 #include "text/split.h"

@@ -1,5 +1,5 @@
-/* Tokenizers against Hugging Face's: stored hashes of ids and of decoded text
- * (tests/golden/make_tokenizers.py), literal cases, round trips, batches. */
+/* Tokenizers give the ids and the decoded text of Hugging Face's (stored hashes
+ * of tests/golden/make_tokenizers.py), literal cases, round trips and batches. */
 #include "text/batch_encoder.h"
 
 #include "base/rng.h"

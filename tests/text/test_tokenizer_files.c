@@ -1,6 +1,5 @@
-/* Files of tokenizers that are not what they should be: each is refused with
- * its name, the place and a remedy; random damage is refused or read, never
- * more. */
+/* Wrong tokenizer files are refused with their name, the place and a remedy;
+ * random damage is refused or read without harm. */
 #include "base/rng.h"
 
 #include "lib/toklib.h"

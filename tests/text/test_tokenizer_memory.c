@@ -1,5 +1,5 @@
-/* Lack of memory at every allocation of vpipe's own: opening, encoding, decoding
- * and training end with VP_ERR_NOMEM; under ASan nothing is leaked. */
+/* Opening, encoding, decoding and training report a failing allocation at every
+ * call; under ASan nothing is leaked. */
 #include "text/batch_encoder.h"
 #include "text/vocab_trainer.h"
 

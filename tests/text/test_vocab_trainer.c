@@ -1,5 +1,5 @@
-/* Training of vocabularies: BPE against hashes of Hugging Face's files
- * (tests/golden/make_tokenizers.py), WordPiece by hand. */
+/* Trained BPE vocabularies equal Hugging Face's files (hashes of
+ * tests/golden/make_tokenizers.py), and WordPiece ones a computation by hand. */
 #include "text/vocab_trainer.h"
 
 #include "base/sha256.h"

@@ -1,6 +1,5 @@
-/* The program in unusual surroundings: closed descriptors, limits of the
- * shell, files that are no files. Each costs one line, and no file is
- * damaged. */
+/* The program with closed descriptors, limits of the shell or odd files in its
+ * way ends with one line and damages no file. */
 #include "base/status.h"
 #include "lib/removelib.h"
 

@@ -1,4 +1,5 @@
-/* Whether a run learned: the line at its end, and --require-loss-below. */
+/* The last line of a run says whether it learned, and --require-loss-below
+ * decides the exit status. */
 #include "goal.h"
 #include "tool.h"
 

@@ -1,5 +1,5 @@
-/* Lines about the start of a run: one for each phase that lasts, none for those
- * that do not, and none of training. */
+/* The start of a run prints one line for each phase that lasts, none for short
+ * ones, and none once it trains. */
 #include "job/job_phase.h"
 #include "phase_note.h"
 

@@ -1,5 +1,5 @@
-/* The screen of `vpipe train`: the live view and its tables, lines that break between
- * words, and the last lines of a run. */
+/* The screen of `vpipe train`: the live view and its tables, lines that break
+ * between words, and the last lines of a run. */
 #include "lib/runlib.h"
 #include "progress.h"
 #include "run/log.h"
@@ -537,7 +537,6 @@ static void test_end_table_adds_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_no_labels),
         cmocka_unit_test(test_live),
         cmocka_unit_test(test_live_width),

@@ -1,4 +1,4 @@
-/* The screen of `vpipe top` for prepared states, as whole text. */
+/* The screen of `vpipe top` has the whole expected text for prepared states. */
 #include "monitor/status_file.h"
 #include "top.h"
 

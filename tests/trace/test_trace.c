@@ -1,5 +1,5 @@
-/* Events of a run: the recorder keeps the last ones and costs little, windows and sums
- * are right, and the last minibatches are kept. */
+/* The recorder keeps the last events at little cost; windows, sums and memory
+ * of a timeline are right. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "lib/tracelib.h"

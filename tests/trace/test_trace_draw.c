@@ -1,5 +1,5 @@
-/* Timelines as rows of the terminal and as SVG, against literal texts; drawings stay
- * within their bounds. */
+/* Timelines as rows of the terminal and as SVG have their literal texts and
+ * stay within their bounds. */
 #include "lib/tracelib.h"
 #include "trace/trace.h"
 
@@ -300,7 +300,6 @@ static void test_new_plan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_terminal), cmocka_unit_test(test_colours),
         cmocka_unit_test(test_svg),      cmocka_unit_test(test_svg_bounds),
         cmocka_unit_test(test_numbers),  cmocka_unit_test(test_empty),

@@ -1,5 +1,5 @@
-/* Trace files are read as they were written, Chrome's format included; files that are
- * wrong or damaged are refused with one line. */
+/* Trace files, Chrome's format included, are read as they were written; wrong
+ * or damaged files are refused with one line. */
 #include "base/rng.h"
 #include "lib/tracelib.h"
 #include "trace/trace.h"
@@ -343,7 +343,6 @@ static void test_bad_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_names),
         cmocka_unit_test(test_chrome),     cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_mutations),  cmocka_unit_test(test_bad_paths),

@@ -1,5 +1,5 @@
-/* The CUDA plugin against the CPU: every operator in every mode and type, at small, odd
- * and real sizes. Skipped where there is no plugin or no device. */
+/* Every operator of the CUDA plugin agrees with the CPU in every mode and type,
+ * at small, odd and real sizes. Skipped where there is no plugin or no device. */
 #include "base/halves.h"
 #include "lib/cuda_setup.h"
 #include "lib/gpulib.h"

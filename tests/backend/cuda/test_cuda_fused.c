@@ -1,5 +1,5 @@
-/* Fused calls of the CUDA plugin against the same calls one by one. Skipped where there
- * is no plugin or no device. */
+/* Fused calls of the CUDA plugin give the results of the same calls made one by
+ * one. Skipped where there is no plugin or no device. */
 #include "base/halves.h"
 #include "lib/cuda_setup.h"
 #include "lib/gpulib.h"

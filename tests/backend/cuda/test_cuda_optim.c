@@ -1,5 +1,6 @@
-/* The optimizer of the CUDA plugin against the CPU, sums of squares, NaN and infinity,
- * and event times. Skipped where there is no plugin or no device. */
+/* Optimizer steps, sums of squares, checks for NaN and infinity, and event
+ * times of the CUDA plugin agree with the CPU. Skipped where there is no plugin
+ * or no device. */
 #include "base/clock.h"
 #include "base/halves.h"
 #include "lib/cuda_setup.h"

@@ -1,7 +1,6 @@
-/* The order in which a block of attention's backward takes its work, for all
- * shapes that the kernel takes: every tile of queries meets every key tile that
- * it sees once and in order, nothing is overwritten that is still to be read,
- * and every gradient is written once. */
+/* For all shapes of attention's backward kernel, each tile of queries meets
+ * each of its key tiles once and in order, no value is overwritten before it is
+ * read, and each gradient is written once. */
 #include "backend/cuda/attention/key_tiles.h"
 
 #include <setjmp.h>

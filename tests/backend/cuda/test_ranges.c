@@ -1,5 +1,5 @@
-/* Sets of numbers that go to a kernel by value: whatever order numbers come in,
- * the blocks of all launches together find each of them once. */
+/* A set of numbers that a kernel gets by value, in any order, is covered
+ * exactly once by the blocks of all its launches. */
 #include "backend/cuda/optim/ranges.h"
 #include "base/status.h"
 
