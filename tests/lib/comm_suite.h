@@ -1,5 +1,5 @@
-/* The suite that every transport passes, whose ranks are threads or, where comm_processes
- * is set, processes. */
+/* The suite that every transport passes. Its ranks are threads or, where
+ * comm_processes is set, processes. */
 #ifndef VP_TESTS_LIB_COMM_SUITE_H
 #define VP_TESTS_LIB_COMM_SUITE_H
 

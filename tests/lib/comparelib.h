@@ -1,4 +1,5 @@
-/* A small configuration for tests of comparisons, and the notices that these give. */
+/* A small configuration for tests of comparisons, and the notices that these
+ * give. */
 #ifndef VP_TESTS_LIB_COMPARELIB_H
 #define VP_TESTS_LIB_COMPARELIB_H
 

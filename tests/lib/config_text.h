@@ -1,4 +1,5 @@
-/* Configurations as text in a folder of their own, which a test must leave as it was. */
+/* Configurations as text in a folder of their own, which a test must leave as
+ * it was. */
 #ifndef VP_TESTS_LIB_CONFIG_TEXT_H
 #define VP_TESTS_LIB_CONFIG_TEXT_H
 

@@ -1,5 +1,5 @@
-/* What tests of the CUDA plugin have in common: a GPU and threads of the CPU beside it,
- * and the sizes that an environment asks for. */
+/* What tests of the CUDA plugin share: a GPU and threads of the CPU beside
+ * it, and the sizes that the environment asks for. */
 #ifndef VP_TESTS_LIB_CUDA_SETUP_H
 #define VP_TESTS_LIB_CUDA_SETUP_H
 

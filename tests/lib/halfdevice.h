@@ -1,6 +1,6 @@
-/* The CPU, but for what it computes. Losses and gradients are formulas of samples and weights,
- * the same however a model is cut; weights, versions, the optimizer and all
- * that a trainer does with them are real. */
+/* The CPU, except for what it computes: losses and gradients are formulas of
+ * samples and weights, the same however a model is cut; weights, versions,
+ * the optimizer and all that a trainer does with them are real. */
 #ifndef VP_TESTS_LIB_HALFDEVICE_H
 #define VP_TESTS_LIB_HALFDEVICE_H
 

@@ -1,5 +1,5 @@
-/* HDF5 shards of tests/golden, opened as training opens them; allocations and reads of
- * libhdf5 are counted, and the n-th fails on demand. */
+/* HDF5 shards of tests/golden, opened as training opens them. Allocations and
+ * reads of libhdf5 are counted, and the n-th fails on demand. */
 #ifndef VP_TESTS_LIB_HDF5LIB_H
 #define VP_TESTS_LIB_HDF5LIB_H
 

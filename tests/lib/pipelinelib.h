@@ -1,5 +1,6 @@
-/* Random cuts, swapped shares and runs for tests of pipelines, and a main() that runs
- * some of the tests: VP_TEST_PART=2/3, VP_TEST_FILTER=name. */
+/* Random cuts, swapped shares and runs for tests of pipelines, and
+ * run_part(), which runs some of the tests: VP_TEST_PART=2/3,
+ * VP_TEST_FILTER=name. */
 #ifndef VP_TESTS_LIB_PIPELINELIB_H
 #define VP_TESTS_LIB_PIPELINELIB_H
 

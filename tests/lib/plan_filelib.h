@@ -1,5 +1,5 @@
-/* Configurations and plans as files in the working directory, and the program that is
- * started with them. */
+/* Configurations and plans as files in the working directory, and the program
+ * that is started with them. */
 #ifndef VP_TESTS_LIB_PLAN_FILELIB_H
 #define VP_TESTS_LIB_PLAN_FILELIB_H
 

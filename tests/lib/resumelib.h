@@ -1,5 +1,5 @@
-/* Runs that are processes of their own, whose calls of the file system fail or end the
- * process, and comparisons of what they leave behind. */
+/* Runs that are processes of their own, whose calls of the file system fail
+ * or end the process, and comparisons of what they leave behind. */
 #ifndef VP_TESTS_LIB_RESUMELIB_H
 #define VP_TESTS_LIB_RESUMELIB_H
 

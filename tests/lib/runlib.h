@@ -1,5 +1,5 @@
-/* Small runs in a folder of their own, what is heard of them, and the files that they
- * leave. */
+/* Small runs in a folder of their own, what is heard of them, and the files
+ * that they leave. */
 #ifndef VP_TESTS_LIB_RUNLIB_H
 #define VP_TESTS_LIB_RUNLIB_H
 

@@ -1,4 +1,5 @@
-/* What happens to the ranks of a job, as a list of events that a roster hears of. */
+/* What happens to the ranks of a job, as a list of events that a roster hears
+ * of. */
 #ifndef VP_TESTS_LIB_SCENARIO_H
 #define VP_TESTS_LIB_SCENARIO_H
 
