@@ -21,8 +21,6 @@
 
 #include <cmocka.h>
 
-/* ---- Clock -------------------------------------------------------------- */
-
 static void test_clock(void **state)
 {
     int64_t start = vp_clock_ns();

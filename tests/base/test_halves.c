@@ -17,8 +17,6 @@
 
 #include <cmocka.h>
 
-/* ---- Two-byte numbers --------------------------------------------------- */
-
 static uint16_t rounded(enum vp_dtype dtype, float x)
 {
     uint16_t bits;

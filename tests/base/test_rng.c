@@ -13,8 +13,6 @@
 
 #include <cmocka.h>
 
-/* ---- Random numbers ----------------------------------------------------- */
-
 /* Known answers published with Random123 for philox4x32-10. */
 static void test_philox_known_answers(void **state)
 {

@@ -15,8 +15,6 @@
 
 #include <cmocka.h>
 
-/* ---- Status and messages ------------------------------------------------ */
-
 static void test_status_names(void **state)
 {
     (void)state;

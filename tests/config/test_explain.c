@@ -103,12 +103,12 @@ static void check_load(const char *name, const char *want)
 static void check_program(const char *name, const char *want)
 {
     const char *const arguments[] = { "train", name, NULL };
-    struct program_outcome program_outcome;
+    struct program_outcome outcome;
 
-    run_program(&program_outcome, arguments);
-    assert_int_equal(program_outcome.status, 2);
-    assert_string_equal(program_outcome.out, "");
-    assert_string_equal(program_outcome.err, want);
+    run_program(&outcome, arguments);
+    assert_int_equal(outcome.status, 2);
+    assert_string_equal(outcome.out, "");
+    assert_string_equal(outcome.err, want);
 }
 
 static void test_bad(void **state)
@@ -300,16 +300,16 @@ static void test_explain_program(void **state)
     const char *const arguments[] = { "train", "a.yml", "--explain", NULL };
     struct vp_config c;
     struct vp_err err = { .text = "" };
-    struct program_outcome program_outcome;
+    struct program_outcome outcome;
     char *text;
 
     (void)state;
     load_ok(NINE "stages: 3\nlog_directory: made\n", NULL, &c);
     assert_int_equal(vp_config_explain(&c, &text, &err), VP_OK);
-    run_program(&program_outcome, arguments);
-    assert_int_equal(program_outcome.status, 0);
-    assert_string_equal(program_outcome.out, text);
-    assert_string_equal(program_outcome.err, "");
+    run_program(&outcome, arguments);
+    assert_int_equal(outcome.status, 0);
+    assert_string_equal(outcome.out, text);
+    assert_string_equal(outcome.err, "");
     assert_int_equal(access("made", F_OK), -1);
     free(text);
     vp_config_release(&c);

@@ -102,7 +102,7 @@ static void test_no_shell(void **state)
 
         for (size_t j = 0; j < VP_COUNT_OF(payloads); j++) {
             const char *text = payloads[j].text;
-            struct program_outcome program_outcome;
+            struct program_outcome outcome;
             char line[512];
 
             snprintf(line, sizeof(line), "%s%s: %s\"%s\"%s\n",
@@ -111,8 +111,8 @@ static void test_no_shell(void **state)
             write_text_file("a.yml", line);
             n_taken += check_payload(key, "a.yml", NULL, text);
             if (n++ % 7 == 0) {
-                run_program(&program_outcome, arguments);
-                assert_in_range(program_outcome.status, 0, 2);
+                run_program(&outcome, arguments);
+                assert_in_range(outcome.status, 0, 2);
                 assert_int_equal(access("injected", F_OK), -1);
             }
             write_text_file("c.yml", base);
@@ -131,7 +131,7 @@ static void test_no_shell_in_a_run(void **state)
 {
     static const char folder[] = "$(touch injected); `touch injected`";
     const char *const arguments[] = { "train", "a.yml", NULL };
-    struct program_outcome program_outcome;
+    struct program_outcome outcome;
     char path[256];
 
     (void)state;
@@ -149,9 +149,9 @@ static void test_no_shell_in_a_run(void **state)
                          "injected`\"\n"
                          "container: \"; touch injected\"\n"
                          "log_directory: \"logs; touch injected\"\n");
-    run_program(&program_outcome, arguments);
-    assert_string_equal(program_outcome.err, "");
-    assert_int_equal(program_outcome.status, 0);
+    run_program(&outcome, arguments);
+    assert_string_equal(outcome.err, "");
+    assert_int_equal(outcome.status, 0);
     assert_int_equal(access("logs; touch injected", F_OK), 0);
     assert_int_equal(access("injected", F_OK), -1);
 }

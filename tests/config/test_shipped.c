@@ -258,15 +258,15 @@ static void test_dry_run(void **state)
         const char *const arguments[] = { "train",     path,
                                           "--set",     "synthetic_data=true",
                                           "--dry-run", NULL };
-        struct program_outcome program_outcome;
+        struct program_outcome outcome;
 
         snprintf(path, sizeof(path), CONFIGS "/%s.yml", dry_runs[i].name);
-        run_program(&program_outcome, arguments);
-        assert_string_equal(program_outcome.err, "");
-        assert_int_equal(program_outcome.status, 0);
-        assert_non_null(strstr(program_outcome.out, dry_runs[i].blocks));
+        run_program(&outcome, arguments);
+        assert_string_equal(outcome.err, "");
+        assert_int_equal(outcome.status, 0);
+        assert_non_null(strstr(outcome.out, dry_runs[i].blocks));
         for (int s = 0; s < 8 && dry_runs[i].rows[s].blocks; s++)
-            check_row(program_outcome.out, s, &dry_runs[i].rows[s]);
+            check_row(outcome.out, s, &dry_runs[i].rows[s]);
     }
 }
 
@@ -331,17 +331,17 @@ static void test_original_trains(void **state)
                                           "--set",       "threads_per_stage=1",
                                           "--set",       here,
                                           NULL };
-        struct program_outcome program_outcome;
+        struct program_outcome outcome;
 
         snprintf(path, sizeof(path), CONFIGS "/%s.yml", dry_runs[i].name);
         snprintf(steps, sizeof(steps), "%d", n_steps);
-        run_program(&program_outcome, arguments);
-        assert_string_equal(program_outcome.err, "");
-        assert_int_equal(program_outcome.status, 0);
-        assert_non_null(strstr(program_outcome.out,
-                               n_stages == 8 ? "97 blocks" : "49 blocks"));
+        run_program(&outcome, arguments);
+        assert_string_equal(outcome.err, "");
+        assert_int_equal(outcome.status, 0);
+        assert_non_null(
+            strstr(outcome.out, n_stages == 8 ? "97 blocks" : "49 blocks"));
         for (int s = 0; s < n_stages; s++)
-            check_row(program_outcome.out, s, &dry_runs[i].rows[s]);
+            check_row(outcome.out, s, &dry_runs[i].rows[s]);
         assert_int_equal(read_losses(dry_runs[i].name, n_stages, &first, &last),
                          n_steps);
         print_message("%-16s loss %.4f, after %d %s %.4f\n", dry_runs[i].name,
@@ -382,20 +382,19 @@ static void test_forecast_is_compared(void **state)
         const char *const arguments[] = { "train", "f.yml", "--output",
                                           cases[i].folder, NULL };
         char path[64], plan[256], *text;
-        struct program_outcome program_outcome;
+        struct program_outcome outcome;
 
         snprintf(plan, sizeof(plan),
                  "{\"version\": 1, \"partition\": [5, 4], \"forecast\": %s}",
                  cases[i].forecast);
         write_text_file("f.json", plan);
-        run_program(&program_outcome, arguments);
-        assert_string_equal(program_outcome.err, "");
-        assert_int_equal(program_outcome.status, 0);
-        assert_non_null(
-            strstr(program_outcome.out, i < 2 ? "\nforecast  by the plan: "
-                                                "step 250 ms, measured "
-                                              : "\nforecast  by the first "
-                                                "steps: step "));
+        run_program(&outcome, arguments);
+        assert_string_equal(outcome.err, "");
+        assert_int_equal(outcome.status, 0);
+        assert_non_null(strstr(outcome.out, i < 2 ? "\nforecast  by the plan: "
+                                                    "step 250 ms, measured "
+                                                  : "\nforecast  by the first "
+                                                    "steps: step "));
         snprintf(path, sizeof(path), "%s/metrics.jsonl", cases[i].folder);
         text = read_plan_text(path);
         assert_non_null(strstr(text, cases[i].want));

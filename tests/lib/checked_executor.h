@@ -14,8 +14,6 @@
 
 enum cx_result { CX_DONE, CX_WAIT, CX_FAIL, CX_HANG };
 
-/* ---- Beginning and end -------------------------------------------------- */
-
 /* CX_DONE, CX_FAIL or CX_HANG, for one random interleaving. */
 enum cx_result cx_run(const struct vp_schedule *schedule, uint32_t seed,
                       const char **why);

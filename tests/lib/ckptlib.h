@@ -107,7 +107,7 @@ enum { STOP_STATUS = 42, MAX_TRACKED = 64 };
 /* Ends the process at once: a sanitizer's _exit() takes a second. */
 void leave(int status);
 
-/* From now on all operations go through the table above. */
+/* From now on all operations of ckpt/io.h go through functions that can fail. */
 void fault_start(enum fault_kind kind, int at_call, int error);
 
 void fault_end(void);

@@ -63,8 +63,7 @@ static void read_back(FILE *file, char *text, size_t n_bytes)
     fclose(file);
 }
 
-void run_program(struct program_outcome *program_outcome,
-                 const char *const *arguments)
+void run_program(struct program_outcome *outcome, const char *const *arguments)
 {
     char *argv[40] = { (char *)VP_PROGRAM };
     FILE *out = tmpfile(), *err = tmpfile();
@@ -89,7 +88,7 @@ void run_program(struct program_outcome *program_outcome,
         _exit(127);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
-    program_outcome->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    read_back(out, program_outcome->out, sizeof(program_outcome->out));
-    read_back(err, program_outcome->err, sizeof(program_outcome->err));
+    outcome->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    read_back(out, outcome->out, sizeof(outcome->out));
+    read_back(err, outcome->err, sizeof(outcome->err));
 }

@@ -27,7 +27,6 @@ struct program_outcome {
 };
 
 /* vpipe with these arguments, NULL at the end. */
-void run_program(struct program_outcome *program_outcome,
-                 const char *const *arguments);
+void run_program(struct program_outcome *outcome, const char *const *arguments);
 
 #endif

@@ -129,7 +129,7 @@ static void keep_job_step(void *ctx, const struct vp_step_report *report)
         vp_io_remove(path_in_root("run"));
 }
 
-_Noreturn void child(const struct job *job)
+_Noreturn void run_child(const struct job *job)
 {
     struct vp_io io = vp_io_system;
     struct vp_run_options options = {
@@ -178,7 +178,7 @@ int run_job(const struct job *job)
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        child(job);
+        run_child(job);
     if (job->kill_ms > 0) {
         usleep((useconds_t)job->kill_ms * 1000);
         kill(pid, SIGKILL);

@@ -35,15 +35,17 @@ struct job {
     const char *output, *resume; /* names under root */
     int64_t max_steps;
     int strike_at, strike_error;
-    int kill_ms;            /* SIGKILL after so long; 0: never */
-    int64_t remove_at;      /* the run folder is removed at this step */
-    const char *unreadable; /* see above */
+    int kill_ms;       /* SIGKILL after so long; 0: never */
+    int64_t remove_at; /* the run folder is removed at this step */
+    const char *
+        unreadable; /* a part of the paths of files that cannot be opened for reading */
     void (*before_lock)(void);
 };
 
 const char *path_in_root(const char *name);
 
-_Noreturn void child(const struct job *job);
+/* In the process that is to be the run. */
+_Noreturn void run_child(const struct job *job);
 
 /* The exit status; -1 if it was killed. */
 int run_job(const struct job *job);

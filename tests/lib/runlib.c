@@ -205,7 +205,7 @@ void open_log(struct vp_log *log, const struct fake *fake, const char *name)
         fail_msg("%s", err.text);
 }
 
-/* ------------------------------------------------------------------------- */
+/* ---- The folder of the test ---------------------------------------------- */
 
 int make_run_root(void **state)
 {

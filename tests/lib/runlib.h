@@ -66,7 +66,7 @@ void make_fake(struct fake *fake, int accumulation, int64_t every);
 
 void open_log(struct vp_log *log, const struct fake *fake, const char *name);
 
-/* ------------------------------------------------------------------------- */
+/* ---- The folder of the test ---------------------------------------------- */
 
 int make_run_root(void **state);
 

@@ -8,23 +8,22 @@
 
 #include <cmocka.h>
 
-void scenario_happen(struct vp_roster *roster,
-                     const struct job_event *job_event)
+void scenario_happen(struct vp_roster *roster, const struct job_event *event)
 {
-    int64_t now = (int64_t)(job_event->at * 1e9);
+    int64_t now = (int64_t)(event->at * 1e9);
     struct vp_message message;
 
-    if (strcmp(job_event->line, LOST) == 0) {
-        vp_roster_lose(roster, job_event->rank, now);
-    } else if (strcmp(job_event->line, READY) == 0) {
-        roster->ranks[job_event->rank].is_ready = true;
-    } else if (strcmp(job_event->line, FROZEN) == 0) {
+    if (strcmp(event->line, LOST) == 0) {
+        vp_roster_lose(roster, event->rank, now);
+    } else if (strcmp(event->line, READY) == 0) {
+        roster->ranks[event->rank].is_ready = true;
+    } else if (strcmp(event->line, FROZEN) == 0) {
         vp_roster_restart(roster, now);
-    } else if (strcmp(job_event->line, CUT_OFF) == 0) {
-        roster->ranks[job_event->rank].cut_off = true;
+    } else if (strcmp(event->line, CUT_OFF) == 0) {
+        roster->ranks[event->rank].cut_off = true;
     } else {
-        assert_true(vp_message_parse(job_event->line, &message));
-        vp_roster_hear(roster, job_event->rank, &message, now);
+        assert_true(vp_message_parse(event->line, &message));
+        vp_roster_hear(roster, event->rank, &message, now);
     }
 }
 

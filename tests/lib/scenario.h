@@ -41,8 +41,7 @@ struct scenario {
 
 #define RUNS "beat train 0 40 F 1 9 2 0 20 0"
 
-void scenario_happen(struct vp_roster *roster,
-                     const struct job_event *job_event);
+void scenario_happen(struct vp_roster *roster, const struct job_event *event);
 
 void scenario_arrive(struct vp_roster *roster, const struct scenario *scenario);
 

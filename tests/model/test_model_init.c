@@ -14,8 +14,6 @@
 
 #include <cmocka.h>
 
-/* ---- Initial weights ---------------------------------------------------- */
-
 static vp_par find_param(const struct vp_graph *graph, const char *name)
 {
     for (int i = 0; i < graph->n_params; i++)

@@ -13,8 +13,6 @@
 
 #include <cmocka.h>
 
-/* ---- Norms and clipping -------------------------------------------------- */
-
 static void check_sums(const struct bed *bed, const double *sums)
 {
     for (int i = 0; i < bed->n_tensors; i++) {

@@ -10,8 +10,6 @@
 
 #include <cmocka.h>
 
-/* ---- Loss scale --------------------------------------------------------- */
-
 static void test_scale_grows_and_shrinks(void **state)
 {
     struct vp_scale scale = { .value = 1024.0f };

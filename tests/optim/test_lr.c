@@ -16,8 +16,6 @@
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/optim"
 
-/* ---- Loss scale --------------------------------------------------------- */
-
 static void test_lr_names(void **state)
 {
     static const char *const names[VP_LR_POLICY_COUNT] = {

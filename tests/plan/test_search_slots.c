@@ -13,8 +13,6 @@
 
 #include <cmocka.h>
 
-/* ---- Slots -------------------------------------------------------------- */
-
 /* R takes what its slot recomputes, in every minibatch. */
 static void slot_costs(void **state)
 {

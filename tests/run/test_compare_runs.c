@@ -23,8 +23,6 @@ static void close_to(double got, double want)
         fail_msg("%.12g is not %.12g", got, want);
 }
 
-/* ---- Runs --------------------------------------------------------------- */
-
 static double loss_of_last;
 
 static void keep_end(void *ctx, const struct vp_run_result *result)

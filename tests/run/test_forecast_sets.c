@@ -10,8 +10,6 @@
 
 #include <cmocka.h>
 
-/* ---- Any operators recomputed ------------------------------------------- */
-
 /* Which of three stages recompute, and how many of their lines. */
 static void check_recomputing(const struct setup *setup, const int n_lines[3])
 {

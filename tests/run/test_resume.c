@@ -345,7 +345,7 @@ static void finish_the_run(void)
     rest.resume = "run";
     rest.output = NULL;
     if (pid == 0)
-        child(&rest);
+        run_child(&rest);
     waitpid(pid, &status, 0);
 }
 

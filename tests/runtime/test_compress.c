@@ -10,8 +10,6 @@
 
 #include <cmocka.h>
 
-/* ---- Compressed messages ------------------------------------------------ */
-
 static void schedules_compress_alike(void **state)
 {
     static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1" };
