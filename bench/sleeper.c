@@ -1,7 +1,7 @@
 /* The sleeping device of the tests, for benchmarks. */
 #include "sleeper.h"
 
-#include "../tests/sleepdevice.h"
+#include "lib/sleepdevice.h"
 
 const struct vp_backend_ops *sleeper_open(double us_per_gflop,
                                           double ns_per_weight)

@@ -3,7 +3,7 @@
 #include "data/foreign.h"
 #include "data/walk.h"
 
-#include "../utf8lib.h"
+#include "lib/utf8lib.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 Ten steps of each optimizer from stored weights with stored gradients, done by
 torch.optim in float64 (LAMB, which torch lacks, is written out here), and
-tables of learning rates. tests/test_optim.c reads the file.
+tables of learning rates. tests/optim/test_optim.c reads the file.
 
     python golden_optim.py [folder]
 """

@@ -3,7 +3,7 @@
     python tests/golden/make_beam.py
 
 The logits of the toy model are a hash of the tokens before, made of integers
-only, so that tests/test_beam.c has the same ones. search() reads both rules
+only, so that tests/decode/test_beam.c has the same ones. search() reads both rules
 literally: it sorts all continuations and keeps whole sentences. For the rule
 "hf", `generate` of transformers must find the same ids and scores with the same
 model. Searches in which a decision is closer than MARGIN are left out, as

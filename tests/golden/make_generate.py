@@ -1,4 +1,4 @@
-"""Writes what tests/generate.sh expects, by transformers on the models in logits/.
+"""Writes what tests/system/generate.sh expects, by transformers on the models in logits/.
 
     python tests/golden/make_generate.py   (needs torch, transformers)
 

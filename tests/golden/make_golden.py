@@ -1,4 +1,4 @@
-"""Writes the golden files of tests/test_golden.c and tests/test_model.c.
+"""Writes the golden files of tests/backend/test_golden.c and tests/model/test_model.c.
 
     python tests/golden/make_golden.py      (needs torch and transformers)
 

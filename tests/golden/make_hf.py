@@ -1,4 +1,4 @@
-"""Writes the Hugging Face folders of tests/test_hf.c and tests/hf.sh.
+"""Writes the Hugging Face folders of tests/hf/test_hf.c and tests/system/hf.sh.
 
     python tests/golden/make_hf.py      (needs torch, transformers, safetensors)
 

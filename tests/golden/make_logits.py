@@ -1,4 +1,4 @@
-"""Writes the models and logits of tests/test_inference.c.
+"""Writes the models and logits of tests/run/test_inference.c.
 
     python tests/golden/make_logits.py   (needs torch, transformers, safetensors)
 

@@ -1,7 +1,7 @@
 """Writes the tokenizers of tests/golden/tokenizers, strings, and what Hugging
 Face makes of them.
 
-    tests/manpages.sh fetch TEXT.txt           (Debian's manual pages, 20 MB)
+    tests/system/manpages.sh fetch TEXT.txt           (Debian's manual pages, 20 MB)
     python tests/golden/make_tokenizers.py TEXT.txt     (needs tokenizers)
 
 tokenizers/<name>/     a tokenizer, trained on TEXT.txt

@@ -1,4 +1,4 @@
-"""Writes what tests/test_translate.c and tests/translate.sh expect.
+"""Writes what tests/run/test_translate.c and tests/system/translate.sh expect.
 
     python tests/golden/make_translate.py   (needs torch, transformers)
 

@@ -7,7 +7,7 @@ A golden file `name` is two files:
   name.bin  the elements, little endian, row-major, no padding
 
 A vector is stored as one row; more than two axes are folded into the rows.
-tests/golden.h reads the pair.
+tests/lib/golden.h reads the pair.
 """
 
 import os

@@ -1,0 +1,13 @@
+/* Every operator in every variant at small odd sizes: the sweep of the kernel
+ * tests. one_op_init() in one_op.h builds an operator from its case. */
+#ifndef VP_TESTS_LIB_OP_CASES_H
+#define VP_TESTS_LIB_OP_CASES_H
+
+#include "lib/one_op.h"
+
+extern const struct op_spec op_cases[36];
+
+/* What only forwards have, or do in their own way. */
+extern const struct op_spec forward_cases[14];
+
+#endif

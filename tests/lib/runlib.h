@@ -1,0 +1,75 @@
+/* Small runs in a folder of their own, what is heard of them, and the files
+ * that they leave. */
+#ifndef VP_TESTS_LIB_RUNLIB_H
+#define VP_TESTS_LIB_RUNLIB_H
+
+#include "run/folder.h"
+#include "run/log.h"
+
+#include <math.h>
+#include <stdint.h>
+
+extern char run_root[64];
+
+/* ---- Files -------------------------------------------------------------- */
+
+const char *path_in_run_root(const char *folder, const char *name);
+
+char *read_run_text(const char *path);
+
+void assert_file(const char *path, const char *want);
+
+int count_lines(const char *text, const char *pattern);
+
+/* ---- Runs --------------------------------------------------------------- */
+
+enum { MAX_LINES = 4096 };
+
+struct heard {
+    int rank[MAX_LINES];
+    char line[MAX_LINES][160];
+    int n_lines;
+    int64_t eval_step, n_batches;
+    double eval_loss;
+    int n_evals, n_steps;
+    int64_t epochs[64];
+    double losses[64];
+    char notices[4096]; /* one line each */
+    int ranks[3];       /* the user's numbers */
+    int64_t n_bytes;    /* of all stages, as planned */
+    char error[512];
+};
+
+extern struct heard heard;
+
+/* `sets` ends with NULL. */
+enum vp_status run_small(const char *output, const char *resume,
+                         const char *const *sets);
+
+void must_run_small(const char *output, const char *resume,
+                    const char *const *sets);
+
+const char *folder_of(const char *name);
+
+/* ---- The original's lines ----------------------------------------------- */
+
+struct fake {
+    struct vp_config config;
+    struct vp_memory memory[3];
+    struct vp_run_stage stages[3];
+    struct vp_run_summary summary;
+    struct vp_plan plan;
+};
+
+/* Three stages, the middle one on two ranks; an epoch of 12 steps. */
+void make_fake(struct fake *fake, int accumulation, int64_t every);
+
+void open_log(struct vp_log *log, const struct fake *fake, const char *name);
+
+/* ---- The folder of the test ---------------------------------------------- */
+
+int make_run_root(void **state);
+
+int remove_run_root(void **state);
+
+#endif
