@@ -7,7 +7,9 @@ in bf16 (torch: autocast to bfloat16, weights and AdamW in fp32). Rank r of both
 is bound to the same cores. torch has a process per stage over gloo and runs
 1F1B and GPipe: the faster one counts. Its stages are cut between attention and
 feed-forward layers, as vpipe's are; of three cuts (by measured times, by FLOPs,
-same number of layers) the fastest is kept.
+same number of layers) the fastest is kept. vpipe runs the schedules of --schedule,
+a row of the tables for each, and keeps the faster of two cuts (by measured times,
+by FLOPs).
 
 All contestants are set up and warm before the first round, then they take
 turns; a turn is one update, timed by the contestant around the whole step.
@@ -52,7 +54,7 @@ def arguments():
     p.add_argument("--stages", default="4,8")
     p.add_argument("--threads", type=int, default=1, help="per stage")
     p.add_argument("--precisions", default="fp32,bf16")
-    p.add_argument("--schedule", default="1f1b", help="schedule of vpipe")
+    p.add_argument("--schedule", default="1f1b", help="schedules of vpipe, such as 1f1b,zb-h1")
     p.add_argument("--unpinned", action="store_true",
                    help="use any cores, for a trial on a machine with too few")
     p.add_argument("--rounds", type=int, default=5, help="most rounds")
@@ -425,7 +427,7 @@ def start_torch(args, cores, n_stages):
         for r in range(n_stages)])
 
 
-def start_vpipe(args, cores, precision, n_stages, copies=0):
+def start_vpipe(args, cores, precision, n_stages, schedule, copies=0):
     labels = args.labels if args.head == "labelled" else args.seq
     sizes = {"minibatches": args.minibatches, "threads": args.threads,
              "batch": args.batch, "labels": labels, "seq": args.seq,
@@ -434,12 +436,12 @@ def start_vpipe(args, cores, precision, n_stages, copies=0):
     if args.dropout:
         sizes["dropout"] = args.dropout
     sizes["copies" if copies else "stages"] = copies or n_stages
-    command = [args.program, "worker", "--schedule", args.schedule]
+    command = [args.program, "worker", "--schedule", schedule]
     command += [] if args.unpinned else ["--pinned"]
     command += ["--bf16"] if precision == "bf16" else []
     for key, value in sizes.items():
         command += ["--" + key, str(value)]
-    name = f"{copies} copies" if copies else f"{n_stages} stages"
+    name = f"{copies} copies" if copies else f"{n_stages} stages, {schedule}"
     worker = Worker(f"vpipe {precision}, {name}", [
         (command, None, share_of(args, cores, 0, copies or n_stages))])
     worker.about = worker.read()
@@ -451,26 +453,32 @@ class Team:
 
     def __init__(self, args, cores, precision, n_stages, peer):
         self.args, self.precision, self.n = args, precision, n_stages
-        self.own = start_vpipe(args, cores, precision, n_stages)
-        self.copies = start_vpipe(args, cores, precision, 1, n_stages) \
-            if n_stages > 1 else None
+        schedules = args.schedule.split(",")
+        self.own = {name: start_vpipe(args, cores, precision, n_stages, name)
+                    for name in schedules[:n_stages]}
+        self.copies = start_vpipe(args, cores, precision, 1, schedules[0],
+                                  n_stages) if n_stages > 1 else None
         self.peer = peer
         self.about = peer.ask(f"setup {precision}")
         self.torch = {name: [] for name in SCHEDULES[:n_stages]}
-        self.vpipe, self.simulated, self.together, self.error = [], [], [], []
+        self.vpipe, self.simulated, self.error = (
+            {name: [] for name in self.own} for _ in range(3))
+        self.together = []
 
     def turn(self):
         for name, times in self.torch.items():
             times.append(self.peer.ask(f"{name} {self.precision}")["seconds"])
-        own = self.own.ask("go")
-        self.vpipe.append(own["seconds"])
-        self.simulated.append(own["simulated_speedup"])
-        self.error.append(own["simulated"] / own["seconds"])
+        for name, worker in self.own.items():
+            own = worker.ask("go")
+            self.vpipe[name].append(own["seconds"])
+            self.simulated[name].append(own["simulated_speedup"])
+            self.error[name].append(own["simulated"] / own["seconds"])
         if self.copies:
             self.together.append(self.copies.ask("go")["seconds"])
 
     def stop(self):
-        self.own.stop()
+        for worker in self.own.values():
+            worker.stop()
         if self.copies:
             self.copies.stop()
 
@@ -514,7 +522,8 @@ def contest(args, cores, peers, precision, ends):
             "case": "peer-pipeline", "precision": precision, "stages": team.n,
             "threads": args.threads, "torch_s": team.torch,
             "torch_cut": team.about, "vpipe_s": team.vpipe,
-            "vpipe_cut": team.own.about["partition"],
+            "vpipe_cut": {name: worker.about["partition"]
+                          for name, worker in team.own.items()},
             "simulated_speedup": team.simulated, "copies_s": team.together,
             "simulated_over_measured": team.error}), flush=True)
     return teams
@@ -522,38 +531,42 @@ def contest(args, cores, peers, precision, ends):
 
 def report_rates(teams, missed):
     print("\nsamples/s\n| precision | stages | torch | its schedule | vpipe "
-          "| vpipe / torch | target |")
-    print("| --- " * 7 + "|")
+          "| its schedule | vpipe / torch | target |")
+    print("| --- " * 8 + "|")
     for team in teams:
         best = team.best()
-        ratio = divided(team.torch[best], team.vpipe)
         least = RATIO[team.precision]
-        print(f"| {team.precision} | {team.n} "
-              f"| {spread(team.rates(team.torch[best]))} "
-              f"| {best if team.n > 1 else ''} "
-              f"| {spread(team.rates(team.vpipe))} | " + (
-                  f"{target(ratio, least, missed)} | {least} |" if team.n > 1
-                  else f"{spread(ratio)} | |"))
+        for name, times in team.vpipe.items():
+            ratio = divided(team.torch[best], times)
+            print(f"| {team.precision} | {team.n} "
+                  f"| {spread(team.rates(team.torch[best]))} "
+                  f"| {best if team.n > 1 else ''} "
+                  f"| {spread(team.rates(times))} "
+                  f"| {name if team.n > 1 else ''} | " + (
+                      f"{target(ratio, least, missed)} | {least} |"
+                      if team.n > 1 else f"{spread(ratio)} | |"))
 
 
 def report_shares(teams, missed):
-    print("\n| precision | stages | torch, speed-up | vpipe, speed-up "
-          "| simulated speed-up | speed of a copy | share | target "
-          "| simulated / measured |")
-    print("| --- " * 9 + "|")
+    print("\n| precision | stages | torch, speed-up | schedule "
+          "| vpipe, speed-up | simulated speed-up | speed of a copy | share "
+          "| target | simulated / measured |")
+    print("| --- " * 10 + "|")
     for team in teams:
         one = next(t for t in teams
                    if t.precision == team.precision and t.n == 1)
         if team.n == 1:
             continue
-        share = divided(divided(team.together, team.vpipe), team.simulated)
+        alone = next(iter(one.vpipe.values()))
         peer = divided(one.torch[one.best()], team.torch[team.best()])
-        print(f"| {team.precision} | {team.n} | {spread(peer)} "
-              f"| {spread(divided(one.vpipe, team.vpipe))} "
-              f"| {spread(team.simulated)} "
-              f"| {exact(divided(one.vpipe, team.together))} "
-              f"| {target(share, SHARE, missed)} | {SHARE} "
-              f"| {exact(team.error)} |")
+        for name, times in team.vpipe.items():
+            simulated = team.simulated[name]
+            share = divided(divided(team.together, times), simulated)
+            print(f"| {team.precision} | {team.n} | {spread(peer)} | {name} "
+                  f"| {spread(divided(alone, times))} | {spread(simulated)} "
+                  f"| {exact(divided(alone, team.together))} "
+                  f"| {target(share, SHARE, missed)} | {SHARE} "
+                  f"| {exact(team.error[name])} |")
 
 
 def too_long(*_):
@@ -589,7 +602,7 @@ def main():
           f"vpipe {args.schedule}; {args.threads} "
           f"thread{'s' if args.threads > 1 else ''} per stage on cores "
           f"{cores[0]} to {cores[-1]}; rounds: " +
-          ", ".join(f"{len(t.vpipe)} in {t.precision}"
+          ", ".join(f"{len(next(iter(t.vpipe.values())))} in {t.precision}"
                     for t in teams if t.n == 1) +
           f"; {time.monotonic() - begins:.0f} s\nmedian (least..most)")
     report_rates(teams, missed)
