@@ -1,5 +1,5 @@
-/* Comparisons of configurations: medians and orders, the table and the picture,
- * the check of configurations, simulated times, and the largest batch. */
+/* A comparison has the right medians, table, picture and simulated times, refuses
+ * configurations that cannot be compared, and finds the largest batch. */
 #include "config/load.h"
 #include "lib/comparelib.h"
 #include "run/compare.h"

@@ -1,5 +1,5 @@
-/* Comparisons that train: two configurations in turn, runs that are stopped,
- * and runs that are read from their folders. */
+/* A comparison trains two configurations in turn, can be stopped, and can read
+ * finished runs from their folders. */
 #include "ckpt/io.h"
 #include "config/load.h"
 #include "lib/comparelib.h"

@@ -1,5 +1,6 @@
-/* Reports on weight versions, boundary tensors and times of a running pipeline;
- * epochs of limited length; evaluation without training; notices about text. */
+/* A run reports its weight versions, boundary tensors and times as asked for by
+ * `verbose`; num_minibatches limits epochs, forward_only evaluates without
+ * training, and text that is not UTF-8 is reported. */
 #include "lib/runlib.h"
 
 #include <dirent.h>

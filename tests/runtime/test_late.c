@@ -33,10 +33,11 @@ static _Thread_local struct pending pending[MAX_PENDING];
 static _Thread_local int n_pending;
 static _Thread_local int64_t n_recorded, n_forwards, n_backwards, n_updates;
 
-/* Copies that arrived, and copies before whose arrival the next forward had been
+/* Copies that arrived, and those that arrived after the next forward had been
  * launched. */
 static atomic_int n_arrived, n_ahead;
-static atomic_int n_too_late; /* copies that missed more than one backward */
+/* Copies that arrived after more than one further backward. */
+static atomic_int n_too_late;
 static atomic_int bad_update; /* the update that gets infinite sums; 0: none */
 
 /* struct vp_backend begins with its device, so the cast is valid. */
@@ -381,7 +382,7 @@ static int64_t gradients_of(const struct setup *setup)
 
 /* With one backward per update, and no need for the norm of all gradients,
  * gradients share memory. Training gives the same bits with fewer bytes of
- * gradients. */
+ * gradients; a schedule with a separate W keeps all of them. */
 static void gradients_are_used_up(void **state)
 {
     struct vp_backend_ops ops = using_up(1);

@@ -79,8 +79,8 @@ static void assert_report(struct vp_step_report report, double seconds,
                  report.flops, seconds, bubble, flops);
 }
 
-/* Stage 1 ends its minibatches at 10, 20 and 40 ms, stage 0 at 20, 30 and 50
- * ms. */
+/* Milliseconds at which minibatches end: 10, 20 and 40 on stage 1, 20, 30 and 50
+ * on stage 0. */
 static void windows_follow_the_first_rank(void **state)
 {
     static const int every[] = { 1, 1 };

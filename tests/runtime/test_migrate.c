@@ -202,8 +202,9 @@ static void open_blocks(struct literal *lit, const struct run *run)
     literal_open(lit, run, &run->config, &blocks, partition);
 }
 
-/* Sets the lag of each block: the number of ranks behind its own. Returns true
- * if every block needs only older versions that its stage already owns. */
+/* Sets the lag of each block, in rounds: the number of ranks after its own.
+ * Returns true if every block needs only older versions that its stage already
+ * owns. */
 static bool move_blocks(struct literal *lit, const int *partition, int round)
 {
     bool owned = true;

@@ -208,7 +208,8 @@ static void training_evaluates_the_same(void **state)
     }
 }
 
-/* The replicas of a stage take minibatches in turn. */
+/* The replicas of a stage take minibatches in turn, which changes neither logits
+ * nor score. */
 static void replicas_evaluate_the_same(void **state)
 {
     static const int partition[] = { 2, 3 }, replicas[] = { 2, 1 };

@@ -234,7 +234,8 @@ static float find_start(struct setup setup)
  * not: some seeds have a later gradient that is larger than the first ones. */
 static void find_late(struct setup *setup, struct run *want)
 {
-    const int n_scales = 12; /* 1.0625^12 is about 2: the next power */
+    /* 1.0625^12 is about 2: the scales reach the next power of two. */
+    const int n_scales = 12;
 
     for (setup->seed = 1; setup->seed <= 16; setup->seed++) {
         float scale = find_start(*setup);
@@ -298,7 +299,8 @@ static void a_skipped_update_leaves_the_weights(void **state)
         assert_int_equal(vp_trainer_run(run.trainer, 5, keep_step, &run, &err),
                          VP_OK);
         assert_true(isinf(run.norms[4]));
-        assert_int_equal(run.skipped[4], i ? 10 : 5); /* asp: two stages */
+        /* In an asynchronous run both stages count their skipped updates. */
+        assert_int_equal(run.skipped[4], i ? 10 : 5);
         assert_true(hash_weights(&run) == before);
         run_free(&run);
     }

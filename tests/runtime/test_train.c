@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Counts vpipe's own allocations; wrapped at link time --------------- */
+/* ---- Counted allocations: malloc() is wrapped at link time -------------- */
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
