@@ -441,8 +441,8 @@ static void test_state_of_thread(void **state)
     close(err);
 }
 
-/* auto_plan measures the machine in threads of its own, with the settings of
- * compute threads. The plan changes no loss. */
+/* auto_plan measures the machine with the settings of compute threads and leaves
+ * those of the caller's thread unchanged. The plan changes no loss. */
 static void test_auto_plan(void **state)
 {
     struct vpipe_config *config = custom_config("2");

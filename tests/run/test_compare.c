@@ -568,8 +568,8 @@ static void nothing_fits_into_a_byte(void **state)
     vp_config_release(&config);
 }
 
-/* The first case needs 64 TiB and data that does not exist; the second one has
- * a precision that only GPUs support. */
+/* The first batch is for 64 TiB of memory and data that does not exist here; the
+ * second one has a precision that only GPUs support. */
 static void batches_are_found_for_other_machines(void **state)
 {
     static const struct {

@@ -185,8 +185,8 @@ static void load(const char *yaml, struct vp_config *out)
         fail_msg("%s", err.text);
 }
 
-/* The folder of `init` decides the model. Keys of the user must agree with
- * it. */
+/* The folder of `init` decides the model. Keys of the user replace its values,
+ * and are refused if the weights do not agree with them. */
 static void init_decides_the_model(void **state)
 {
     static const char yaml[] = "init: " GOLDEN "m2m\n"

@@ -86,8 +86,8 @@ static enum vp_status describe(int device, bool rates,
 }
 
 /* Returns the missing resources of a plan with a stage of 300 bytes on two
- * ranks and one of 100 bytes on one rank. `n_params` is the size of the
- * checkpoints. */
+ * ranks and one of 100 bytes on one rank. Checkpoints have `n_params`
+ * parameters; 0: there is no run folder. */
 static const char *find(const char *yaml, const int *devices,
                         struct vp_host_need host, int64_t n_params)
 {

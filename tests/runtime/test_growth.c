@@ -19,7 +19,7 @@ struct growth_case {
     const char *name, *model, *schedule;
     int n_stages;
     double recompute;
-    bool tied, decoder; /* `decoder`: all layers are decoder layers */
+    bool tied, decoder; /* `decoder`: only the decoder grows */
     int replicas;
     int64_t bundle_bytes;
 };

@@ -635,7 +635,8 @@ static enum vp_status run_into(struct trap *trap, int trial, struct vp_err *err)
 }
 
 /* Checks that the message names the rank, its action, stage and minibatch.
- * `verdict` is the expected text between rank and action; NULL: any. */
+ * `verdict` is the expected text between rank and action; NULL: the action may
+ * be anywhere. */
 static void expect(const struct vp_err *err, const struct trap *trap,
                    const char *verdict)
 {

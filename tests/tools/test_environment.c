@@ -305,7 +305,7 @@ static void break_stdout_without_signal(void)
     signal(SIGPIPE, SIG_IGN); /* some parents ignore it */
 }
 
-/* Commands with short output succeed if the reader closes the pipe early. */
+/* Commands that only print succeed if the reader has closed the pipe. */
 static void a_closed_pipe_is_no_error(void **state)
 {
     static char *const commands[][8] = {

@@ -104,7 +104,7 @@ static void test_the_goal_decides(void **state)
           "there is no held-out loss for --require-loss-below: the run ended "
           "before its first evaluation; lower eval_every or raise "
           "total_steps" },
-        /* A process that has no losses, because it is not the lead. */
+        /* A process that gets no losses. */
         { "unigram", (double)NAN, (double)NAN, NULL },
         { "2.5", (double)NAN, (double)NAN, NULL },
     };
