@@ -17,13 +17,13 @@
 #include <immintrin.h>
 #endif
 
-/* Of OpenMP; the compute library below libvpipe uses it. */
+/* Functions of OpenMP, which the compute library below libvpipe uses. */
 extern int omp_get_max_threads(void);
 extern void omp_set_num_threads(int n);
 
 enum { N = 12 };
 
-/* ---- Versions ------------------------------------------------------------ */
+/* ---- Names -------------------------------------------------------------- */
 
 static void test_names(void **state)
 {
@@ -35,10 +35,10 @@ static void test_names(void **state)
     assert_string_equal(vpipe_status_name((enum vpipe_status)99), "unknown");
 }
 
-/* ---- Training ------------------------------------------------------------ */
+/* ---- Training ----------------------------------------------------------- */
 
-/* Operators by callback are the model of the table, bit for bit, in one stage and
- * in two; and the loss falls. */
+/* A model that a callback builds from operators has the losses of the named
+ * model, bit for bit, in one stage and in two; and the loss falls. */
 static void test_custom_is_named(void **state)
 {
     double custom[N], two[N], named_losses[N];
@@ -77,7 +77,8 @@ static int see(void *ctx, const struct vpipe_step *step)
     return 0;
 }
 
-/* A callback hears what the array holds; two calls are one. */
+/* The callback gets the same losses as the array, and two calls give the losses
+ * of one. */
 static void test_calls(void **state)
 {
     struct vpipe_config *config = custom_config("2");
@@ -113,8 +114,8 @@ static int stop_at_5(void *ctx, const struct vpipe_step *step)
     return step->step >= 5;
 }
 
-/* A callback ends a call after the steps that stages have begun, and the trainer
- * goes on from there. */
+/* If a callback asks to stop, the call ends after the steps that stages have
+ * begun; the trainer can continue. */
 static void test_stop(void **state)
 {
     struct vpipe_config *config = custom_config("2");
@@ -134,7 +135,7 @@ static void test_stop(void **state)
     vpipe_trainer_free(trainer);
 }
 
-/* An evaluation changes nothing, and is that of other batches. */
+/* An evaluation does not change training, and uses held-out batches. */
 static void test_evaluate(void **state)
 {
     struct vpipe_config *config = custom_config("2");
@@ -171,7 +172,7 @@ static void note_line(void *ctx, const char *line)
     snprintf(all + strlen(all), 2000 - strlen(all), "%s\n", line);
 }
 
-/* The plan of one trainer is that of another. */
+/* A trainer that gets the plan of another one has the same losses. */
 static void test_plan(void **state)
 {
     struct vpipe_config *config = custom_config("3");
@@ -207,7 +208,7 @@ static void test_plan(void **state)
     free(plan);
 }
 
-/* ---- Checkpoints --------------------------------------------------------- */
+/* ---- Checkpoints -------------------------------------------------------- */
 
 static void test_save_and_resume(void **state)
 {
@@ -232,7 +233,7 @@ static void test_save_and_resume(void **state)
     vpipe_trainer_free(trainer);
     vpipe_config_free(config);
 
-    config = custom_config("3"); /* another cut */
+    config = custom_config("3"); /* another partition */
     trainer = start(config, NULL, folder);
     assert_int_equal(vpipe_trainer_step(trainer), 6);
     assert_ok(
@@ -250,9 +251,9 @@ static void test_save_and_resume(void **state)
     vpipe_config_free(config);
 }
 
-/* ---- Runs and trained models --------------------------------------------- */
+/* ---- Runs and trained models -------------------------------------------- */
 
-/* A run with a folder, of the table's model on a generated language. */
+/* Makes a run folder with a named model, trained on a generated language. */
 static void make_run(const char *folder, double *losses)
 {
     struct vpipe_config *config = named_config("2");
@@ -296,8 +297,8 @@ static void test_run(void **state)
                    vpipe_run_open(root, &run, &last_error));
 }
 
-/* The same ids from a run in one stage and in two, and from Hugging Face folders
- * that are made of it. */
+/* A run generates the same ids in one stage, in two, and after an export to
+ * Hugging Face folders. */
 static void test_model(void **state)
 {
     static const int32_t prompt[] = { 4, 5, 6 };
@@ -322,7 +323,7 @@ static void test_model(void **state)
         strstr(vpipe_model_config(model, &last_error), "stages: 2"));
     assert_ok(vpipe_model_generate(model, prompt, 3, NULL, 8, other, &m,
                                    &last_error));
-    assert_int_equal(m, 6); /* 8 positions, and one id behind them */
+    assert_int_equal(m, 6); /* 8 positions, and one id after them */
     assert_memory_equal(ids, other, 4 * sizeof(*ids));
     assert_ok(vpipe_model_evaluate(model, &again, &last_error));
     assert_memory_equal(&score, &again, sizeof(score));
@@ -358,7 +359,7 @@ static void test_model(void **state)
         VPIPE_INVALID);
 }
 
-/* ---- What is left alone -------------------------------------------------- */
+/* ---- State of the caller ------------------------------------------------ */
 
 static bool forked;
 
@@ -373,8 +374,9 @@ static void read_handlers(struct sigaction *out)
         sigaction(i, NULL, &out[i]);
 }
 
-/* Rounding, flush-to-zero, the exception flags, the locale, OpenMP, handlers,
- * processes and both standard streams; and results do not depend on them. */
+/* The library does not change the thread's rounding mode, flush-to-zero mode
+ * and exception flags, the locale, OpenMP, signal handlers, processes and both
+ * standard streams. The results do not depend on them. */
 static void test_state_of_thread(void **state)
 {
     struct sigaction before[32], after[32];
@@ -398,7 +400,7 @@ static void test_state_of_thread(void **state)
     omp_set_num_threads(3);
     fesetround(FE_UPWARD);
 #if defined(__x86_64__)
-    _mm_setcsr(_mm_getcsr() | 0x8040); /* flush to zero, both ways */
+    _mm_setcsr(_mm_getcsr() | 0x8040); /* flush to zero: DAZ and FTZ */
     unsigned csr = _mm_getcsr();
 #endif
     fflush(NULL);
@@ -439,8 +441,8 @@ static void test_state_of_thread(void **state)
     close(err);
 }
 
-/* Planning measures this machine as compute threads do, and not in the thread of
- * the caller. The plan changes no loss. */
+/* auto_plan measures the machine with the settings of compute threads and leaves
+ * those of the caller's thread unchanged. The plan changes no loss. */
 static void test_auto_plan(void **state)
 {
     struct vpipe_config *config = custom_config("2");
@@ -475,7 +477,7 @@ struct job {
     enum vpipe_status status;
 };
 
-/* cmocka's checks belong to the main thread. */
+/* Runs in a second thread; cmocka's checks work only in the main thread. */
 static void *train_one(void *arg)
 {
     struct job *job = arg;
@@ -507,7 +509,7 @@ static void *train_one(void *arg)
     return NULL;
 }
 
-/* Two trainers at the same time, each like one alone. */
+/* Two trainers at the same time have the losses of one alone. */
 static void test_two_trainers(void **state)
 {
     struct job jobs[2] = { { .stages = "2" }, { .stages = "3" } };

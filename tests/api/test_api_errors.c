@@ -1,12 +1,12 @@
-/* libvpipe refuses each mistake of its caller (arguments, models, keys, data)
- * with a status and one line; every operator works in one model. */
+/* libvpipe refuses each wrong argument, model, key and batch with a status and
+ * one line; every operator works in one model. */
 #include "lib/apilib.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Arguments ----------------------------------------------------------- */
+/* ---- Arguments ---------------------------------------------------------- */
 
 static int build_nothing(void *ctx, struct vpipe_graph *g)
 {
@@ -55,7 +55,7 @@ static void test_null_config(void **state)
     vpipe_config_set_log(NULL, NULL, NULL);
     vpipe_config_free(config);
     vpipe_config_free(NULL);
-    /* Without a place for the message. */
+    /* The message is optional. */
     assert_int_equal(vpipe_config_create(NULL, NULL), VPIPE_INVALID);
 }
 
@@ -128,7 +128,7 @@ static void test_null_model(void **state)
     vpipe_run_free(NULL);
 }
 
-/* ---- Keys ---------------------------------------------------------------- */
+/* ---- Keys --------------------------------------------------------------- */
 
 static void refuse_start(struct vpipe_config *config, enum vpipe_status status,
                          const char *text)
@@ -187,7 +187,7 @@ static void test_keys(void **state)
     assert_non_null(file);
     fputs("total_steps: 7\nstages: 1\n", file);
     fclose(file);
-    config = custom_config("2"); /* what is set wins over the file */
+    config = custom_config("2"); /* keys that are set win over the file */
     assert_ok(
         vpipe_config_set_file(config, below_root("keys.yml"), &last_error));
     {
@@ -199,9 +199,9 @@ static void test_keys(void **state)
     vpipe_config_free(config);
 }
 
-/* ---- Models -------------------------------------------------------------- */
+/* ---- Models ------------------------------------------------------------- */
 
-/* A right model but for mistake number `*ctx`. */
+/* Builds a valid model, except for mistake number `*ctx`. */
 static int build_wrong(void *ctx, struct vpipe_graph *g)
 {
     int mistake = *(const int *)ctx, table, x, w, labels;
@@ -303,9 +303,10 @@ static void test_models(void **state)
     refuse_start(config, VPIPE_INVALID, "vpipe_config_set_data()");
 }
 
-/* ---- Data ---------------------------------------------------------------- */
+/* ---- Data --------------------------------------------------------------- */
 
-/* What the fifth minibatch has wrong. */
+/* Fills valid minibatches, except for mistake `ctx` in number 5 and in held-out
+ * ones. */
 static int fill_wrong(void *ctx, struct vpipe_batch *batch)
 {
     const char *what = ctx;
@@ -359,7 +360,7 @@ static void test_data(void **state)
     }
 }
 
-/* ---- Every operator ------------------------------------------------------ */
+/* ---- Every operator ----------------------------------------------------- */
 
 enum { TARGET = 6, ROWS = 5 };
 
@@ -384,8 +385,8 @@ static int attend(struct vpipe_graph *g, int x, int from, int mask,
                      x);
 }
 
-/* An encoder with segments and padding, and a decoder of which some rows are
- * scored. */
+/* Builds an encoder with segments and padding, and a decoder with a loss on
+ * some rows. */
 static int build_all(void *ctx, struct vpipe_graph *g)
 {
     int x, y, words, mask;
@@ -400,7 +401,7 @@ static int build_all(void *ctx, struct vpipe_graph *g)
     x = vpipe_dropout(g, vpipe_scale(g, x, 0.5f), 0.125f);
     vpipe_block(g, "encoder");
     mask = vpipe_input(g, VPIPE_MASK);
-    assert_int_equal(mask, vpipe_input(g, VPIPE_MASK)); /* the same */
+    assert_int_equal(mask, vpipe_input(g, VPIPE_MASK)); /* the same input */
     x = attend(g, x, VPIPE_NONE, mask, "encoder", 0);
     x = normed(g, x, "norm");
     vpipe_block(g, "decoder embedding");
@@ -419,7 +420,8 @@ static int build_all(void *ctx, struct vpipe_graph *g)
     return 0;
 }
 
-/* Source t, t + 1, ... and the same backwards; the first ROWS rows are scored. */
+/* The source is n, n + 1, ... and the target is the same backwards; the first
+ * ROWS rows have labels. */
 static int fill_all(void *ctx, struct vpipe_batch *batch)
 {
     int64_t n = batch->shape.batch;
@@ -438,15 +440,15 @@ static int fill_all(void *ctx, struct vpipe_batch *batch)
         if (batch->label_rows[i] != -1 || batch->labels[i] != -1)
             return 2;
         if (i == ROWS)
-            break; /* the last stays -1 */
+            break; /* the last row stays -1 */
         batch->label_rows[i] = (int32_t)(4 * i);
         batch->labels[i] = batch->target_ids[4 * i];
     }
     return 0;
 }
 
-/* What the models of the table ask a callback for: shape, and a letter for each
- * array that there is. */
+/* The shape that a named model asks a callback for, and a letter for each array
+ * of the batch. */
 struct asked {
     struct vpipe_shape shape;
     char arrays[8];
@@ -530,9 +532,10 @@ static void test_operators(void **state)
     assert_true(fallen > 0.25);
 }
 
-/* ---- Trained models ------------------------------------------------------ */
+/* ---- Trained models ----------------------------------------------------- */
 
-/* Checkpoints of a caller's own model have no operators in them. */
+/* A checkpoint of a custom model does not contain its operators, so the opened
+ * model cannot generate. */
 static void test_custom_checkpoint(void **state)
 {
     static const int32_t prompt[] = { 1 };

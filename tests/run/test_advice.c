@@ -1,5 +1,5 @@
-/* Each remedy that a message about too little memory names works, and no
- * smaller change would have. */
+/* Each remedy that a message about too little memory names is enough, and no
+ * smaller change would be. */
 #include "config/load.h"
 #include "lib/slow.h"
 #include "run/advice.h"
@@ -25,7 +25,7 @@
 #define GPT2 "model_type: gpt2\nlayers: 4\nbatch_size: 16\n" TINY
 #define PAIRS "model_type: translation\nlayers: 2\nbatch_size: 512\n" TINY
 
-/* The largest stage; what it was told. */
+/* Bytes of the largest stage and of each stage, and the notice of a dry run. */
 struct seen {
     int64_t peak;
     int64_t bytes[VP_MAX_STAGES];
@@ -52,8 +52,8 @@ static void on_notice(void *ctx, const char *line)
     snprintf(seen->notice, sizeof(seen->notice), "%s", line);
 }
 
-/* `sets`: as for vp_config_parse(), up to a NULL. Not possible counts as
- * refused. */
+/* Runs `yaml` without training. `sets` are those of vp_config_parse(), ended by
+ * NULL. A plan that is impossible counts as refused. */
 static enum vp_status dry_run(const char *yaml, const char *const *sets,
                               struct seen *seen, struct vp_err *err)
 {
@@ -87,7 +87,7 @@ static int64_t peak_of(const char *yaml)
     return seen.peak;
 }
 
-/* ---- Remedies ----------------------------------------------------------- */
+/* ---- Remedies for a memory limit ---------------------------------------- */
 
 static bool fits(const char *yaml, const char *limit, const char *key,
                  double value)
@@ -101,7 +101,8 @@ static bool fits(const char *yaml, const char *limit, const char *key,
     return dry_run(yaml, sets, &seen, &err) == VP_OK;
 }
 
-/* The value that the remedy gives for a key; 0: it does not name the key. */
+/* Returns the value that the remedy gives for `key`, or 0 if it does not name
+ * the key. */
 static double named(const char *message, const char *key)
 {
     const char *remedy = strrchr(message, ';'), *found;
@@ -111,7 +112,8 @@ static double named(const char *message, const char *key)
     return found ? strtod(found + strlen(key) + 1, NULL) : 0.0;
 }
 
-/* Every value of `values` below the named one is refused, that one is taken. */
+/* Checks that each of `values` before the named one is refused and that the
+ * named one is accepted. */
 static void check_key(const char *yaml, const char *limit, const char *message,
                       const char *key, const double *values, int n)
 {
@@ -129,8 +131,8 @@ static void check_key(const char *yaml, const char *limit, const char *message,
     assert_true(seen == (value > 0.0));
 }
 
-/* Cuts the command that makes a plan off a message. Returns true if there was
- * one, which names the file and what was set. */
+/* Removes the proposal to use `vpipe plan` from the end of a message. Returns
+ * true if there was one; it must name the file and `set`. */
 static bool cut_plan(char *message, const char *set)
 {
     char *found = strstr(message, "; or train with a plan that fits: ");
@@ -147,7 +149,8 @@ static bool cut_plan(char *message, const char *set)
     return true;
 }
 
-/* The message for a limit; checks the remedy. */
+/* Sets a memory limit of `bytes` and checks the remedy of the message. Sets
+ * `helped` if a remedy was named. */
 static void check_limit(const char *yaml, int64_t bytes, bool *helped)
 {
     static const double batches[] = { 8, 4, 2, 1 };
@@ -215,14 +218,14 @@ static void test_remedies(void **state)
 static void test_messages(void **state)
 {
     static const struct {
-        const char *yaml, *limit, *want; /* the end of the message */
-        bool planned;                    /* a plan fits */
+        const char *yaml, *limit, *want; /* end of the message */
+        bool planned;                    /* a plan that fits is proposed */
     } cases[] = {
         { GPT2, "memory_limit=1K",
           "memory_limit is 1 KiB; no batch_size or recompute_ratio makes it "
           "fit: raise memory_limit",
           false },
-        /* One minibatch in flight: recomputing saves nothing. */
+        /* With one minibatch in flight, recomputation saves nothing. */
         { GPT2, "memory_limit=2M", "; use batch_size 4", false },
         { GPT2 "partition: [5, 5]\nrecompute: false\n", "memory_limit=4M",
           "; use batch_size 8 or recompute true with recompute_ratio 0.25",
@@ -245,9 +248,10 @@ static void test_messages(void **state)
     }
 }
 
-/* ---- Without a run ------------------------------------------------------ */
+/* ---- Remedies for a trainer --------------------------------------------- */
 
-/* The remedy alone, as a trainer that was refused gets it. */
+/* Returns the remedy that `fn` adds for a trainer that was refused with the
+ * text "why". */
 static const char *advise(const char *yaml,
                           void (*fn)(const struct vp_config *config,
                                      const struct vp_train_config *train,
@@ -274,7 +278,7 @@ static const char *advise(const char *yaml,
     return err.text;
 }
 
-/* A run that goes on keeps its batch_size. */
+/* A resumed run keeps its batch_size, so a smaller one is not proposed. */
 static void test_resumed(void **state)
 {
     const struct vp_loader loader = { .ctx = NULL };
@@ -291,7 +295,7 @@ static void test_resumed(void **state)
         "why; use a larger recompute_ratio");
 }
 
-/* What fits was refused for another reason, which stays as it is. */
+/* A plan that fits was refused for another reason, which stays unchanged. */
 static void test_other_reasons(void **state)
 {
     (void)state;
@@ -299,8 +303,8 @@ static void test_other_reasons(void **state)
     assert_string_equal(advise(BERT, vp_advice_remedy, 1 << 30, NULL), "why");
 }
 
-/* What waits in memory of the host is what a host with too little of it lacks
- * first. */
+/* If the host has too little memory for swapped activations, a smaller
+ * swap_ratio is proposed. */
 static void test_swapped(void **state)
 {
     const char *remedy = "why";
@@ -321,7 +325,8 @@ static void test_swapped(void **state)
         fail_msg("batch_size %d: %s", (int)batch, remedy);
 }
 
-/* A host with room for each of three equal stages, and not for all. */
+/* A host that has memory for each of three equal stages but not for all of
+ * them: more machines are proposed. */
 static void test_more_machines(void **state)
 {
     const char *remedy = "why";
@@ -343,9 +348,10 @@ static void test_more_machines(void **state)
         fail_msg("batch_size %ld: %s", batch / 2, remedy);
 }
 
-/* ---- Sets of a plan ----------------------------------------------------- */
+/* ---- Recomputed sets of a plan ------------------------------------------ */
 
-/* What a plan names is dropped where a ratio is tried in its place. */
+/* A plan names the operators to recompute. A remedy that names a ratio says
+ * that it replaces the plan's list. */
 static void test_sets(void **state)
 {
     static char path[] = "/tmp/vpipe_advice_XXXXXX";
@@ -369,20 +375,22 @@ static void test_sets(void **state)
     assert_non_null(strstr(advise(yaml, vp_advice_less, 0, NULL),
                            "a larger recompute_ratio in place of the plan's "
                            "recompute"));
-    /* A ratio of which nothing is used saves nothing, but is not to blame. */
+    /* The plan's ratio is not used, because sets have priority; there is no
+     * notice about it. */
     assert_int_equal(dry_run(yaml, none, &seen, &err), VP_OK);
     assert_string_equal(seen.notice, "");
     unlink(path);
 }
 
-/* How much a device has is not known: what makes stages smaller. */
+/* The memory of the device is not known, so the remedies have no numbers. */
 static void test_full_device(void **state)
 {
     (void)state;
-    /* One minibatch in flight: recomputing saves nothing. */
+    /* With one minibatch in flight, recomputation saves nothing. */
     assert_string_equal(advise(GPT2, vp_advice_less, 0, NULL),
                         "why; use a smaller batch_size or more stages");
-    /* More stages have more in flight, unless all are anyway. */
+    /* With 1f1b more stages have more minibatches in flight; with gpipe all of
+     * them are in flight anyway. */
     assert_string_equal(advise(BERT "stages: 2\n", vp_advice_less, 0, NULL),
                         "why; use a smaller batch_size or a larger "
                         "recompute_ratio");
@@ -390,7 +398,7 @@ static void test_full_device(void **state)
         advise(BERT "stages: 2\nschedule: gpipe\n", vp_advice_less, 0, NULL),
         "why; use a smaller batch_size, a larger "
         "recompute_ratio or more stages");
-    /* Nearly all of it is the vocabulary. */
+    /* The vocabulary takes nearly all bytes. */
     assert_string_equal(advise("model_type: bert\nlayers: 1\nhidden: 32\n"
                                "heads: 4\nvocab: 1000000\nbatch_size: 1\n"
                                "seq_length: 8\nmax_pred: 1\npartition: [3]\n",
@@ -398,9 +406,10 @@ static void test_full_device(void **state)
                         "why; use a device with more memory");
 }
 
-/* ---- Recomputation ------------------------------------------------------ */
+/* ---- Notices about recomputation ---------------------------------------- */
 
-/* A stage is named if and only if it needs no less than with ratio 0. */
+/* Checks that the notice names `n_named` stages, and only stages that
+ * recomputation does not make smaller. */
 static void check_notice(const char *yaml, const char *ratios, int n_named)
 {
     const char *const with[] = { ratios, NULL };
@@ -419,7 +428,7 @@ static void check_notice(const char *yaml, const char *ratios, int n_named)
         snprintf(name, sizeof(name), " stage %d (", s);
         told = strstr(a.notice, name);
         n += told;
-        /* A ratio of 0 is not worth a word. */
+        /* Stages with ratio 0 are not named. */
         if (told && a.bytes[s] < b.bytes[s])
             fail_msg("%s: stage %d saves %lld bytes", a.notice, s,
                      (long long)(b.bytes[s] - a.bytes[s]));

@@ -70,7 +70,7 @@ static char *read_text(const char *path)
     return text;
 }
 
-/* a.yml with at most two sets and a plan, all but the file may be NULL. */
+/* Loads a.yml with up to two sets and a plan. Sets and plan may be NULL. */
 static enum vp_status load(const char *const sets[2], const char *plan,
                            struct vp_config *out, struct vp_err *err)
 {
@@ -85,10 +85,10 @@ static enum vp_status load(const char *const sets[2], const char *plan,
     return vp_config_load_from(&from, out, err);
 }
 
-/* ---- Keys --------------------------------------------------------------- */
+/* ---- Keys that a plan replaces ------------------------------------------ */
 
-/* What the plan decides is the plan's, given by the user or not; the rest stays,
- * and must not contradict. */
+/* Keys that the plan decides have the plan's values, even if the user gave
+ * others. All other keys stay, and must not contradict the plan. */
 static void test_plan_replaces(void **state)
 {
     static const char *const none[2] = { NULL, NULL };
@@ -125,7 +125,7 @@ static void test_plan_replaces(void **state)
     assert_true(vp_resolve_forecast(&c, &forecast));
     assert_true(forecast.step_seconds == 0.5);
 
-    /* It is written beside the configuration, which names it. */
+    /* The plan is written beside the configuration, which names it. */
     assert_int_equal(vp_config_write(&c, "b.yml", &err), VP_OK);
     vp_config_release(&c);
     text = read_text("b.yml");
@@ -144,7 +144,8 @@ static void test_plan_replaces(void **state)
     vp_config_release(&c);
 }
 
-/* A partition of --set wins over the file's auto_plan, not over that of --set. */
+/* A partition from --set wins over auto_plan in the file, but contradicts
+ * auto_plan from --set. */
 static void test_partition_wins(void **state)
 {
     const char *one[2] = { "partition=[3, 2]", NULL };
@@ -175,7 +176,8 @@ static void test_partition_wins(void **state)
 
 /* ---- Plans of runs ------------------------------------------------------ */
 
-/* Plans a.yml with sets; false: refused. The line is to be freed. */
+/* Plans a.yml with `sets`. Returns false if that is refused. The caller frees
+ * `line`. */
 static bool plans(const char *const sets[2], const char *resume,
                   struct vp_config *out, char **line, struct vp_err *err)
 {
@@ -204,7 +206,7 @@ static void keep_peak(void *ctx, const struct vp_run_summary *summary)
     }
 }
 
-/* Bytes of the largest rank of a configuration that is good. */
+/* Returns the bytes of the largest rank; the configuration must be valid. */
 static int64_t peak_of(const struct vp_config *config)
 {
     const struct vp_run_options options = { .dry_run = true };
@@ -241,12 +243,12 @@ static void test_limit(void **state)
     assert_false(plans(none, NULL, &c, &line, &err));
     assert_non_null(
         strstr(err.text, "a.yml:13: key 'auto_plan': no plan fits: "));
-    assert_int_equal(c.auto_plan, VP_AUTO_PLAN_ON); /* as it was */
+    assert_int_equal(c.auto_plan, VP_AUTO_PLAN_ON); /* unchanged */
     assert_null(line);
     vp_config_release(&c);
 }
 
-/* A run that goes on keeps the plan of its folder. */
+/* A resumed run keeps the plan of its folder. */
 static void test_resume(void **state)
 {
     static const char plan[] = "{\"partition\": [1, 2], \"schedule\": "
@@ -261,7 +263,7 @@ static void test_resume(void **state)
     (void)state;
     write_text("a.yml", MODEL(1) "auto_plan: true\nstages: 2\n");
     assert_int_equal(mkdir("run", 0777) | mkdir("run/checkpoints", 0777), 0);
-    assert_true(plans(none, "run", &c, &line, &err)); /* nothing to keep */
+    assert_true(plans(none, "run", &c, &line, &err)); /* there is no plan */
     assert_null(strstr(line, "kept"));
     free(line);
     vp_config_release(&c);
@@ -289,7 +291,7 @@ static void test_resume(void **state)
     vp_config_release(&c);
 }
 
-/* ---- Numbers ------------------------------------------------------------ */
+/* ---- Numbers that are auto ---------------------------------------------- */
 
 #define AUTO                                                          \
     "model_type: bert\nlayers: 1\nhidden: 32\nheads: 2\nvocab: 264\n" \
@@ -299,8 +301,8 @@ static void test_resume(void **state)
     "accumulation_steps: auto\nreplicas: auto\nauto_plan: true\n"     \
     "partition: [2, 1]\n"
 
-/* Samples per second of a.yml with numbers in place of auto; 0: it does not
- * fit. */
+/* Returns the samples per second of a.yml with these numbers in place of auto,
+ * or 0 if it does not fit. */
 static double rate_of(const char *limit, int batch, int steps, int n_stages)
 {
     static struct vp_search_result result;
@@ -332,7 +334,7 @@ static double rate_of(const char *limit, int batch, int steps, int n_stages)
     return rate;
 }
 
-/* The best of all combinations. */
+/* Returns the samples per second of the best combination of numbers. */
 static double best_rate(const char *limit)
 {
     double best = 0.0;
@@ -347,8 +349,8 @@ static double best_rate(const char *limit)
     return best;
 }
 
-/* The numbers are those of the fastest of all combinations, and stand in the
- * resolved configuration. */
+/* The chosen numbers are those of the fastest combination, and the resolved
+ * configuration has them. */
 static void test_numbers(void **state)
 {
     static const char *const limits[][2] = { { "memory_limit=900K", NULL },
@@ -387,7 +389,8 @@ static void test_numbers(void **state)
     free(line);
 }
 
-/* Without a search, auto is refused; with one it stays auto until then. */
+/* The value auto is refused without a search, and stays auto until the
+ * search. */
 static void test_auto_needs_a_search(void **state)
 {
     static const char *const off[2] = { "auto_plan=false", NULL };
@@ -423,8 +426,8 @@ static void test_auto_needs_a_search(void **state)
     free(text);
 }
 
-/* A run that goes on keeps its batch_size and accumulation_steps, whatever plan
- * it gets. */
+/* A resumed run keeps its batch_size and accumulation_steps, even with a new
+ * plan. */
 static void test_numbers_are_kept(void **state)
 {
     static const char *const none[2] = { NULL, NULL };
@@ -453,12 +456,12 @@ static void test_numbers_are_kept(void **state)
     assert_true(plans(anew, "run", &c, &line, &err));
     assert_int_equal(c.batch_size, 5);
     assert_int_equal(c.accumulation_steps, 6);
-    assert_int_equal(c.stages, 1); /* the faster one, without a limit */
+    assert_int_equal(c.stages, 1); /* faster than 2, without a limit */
     free(line);
     vp_config_release(&c);
 }
 
-/* ---- Groups ------------------------------------------------------------- */
+/* ---- Tensor-parallel groups --------------------------------------------- */
 
 #define GROUPS(heads, more)                                      \
     "model_type: bert\nlayers: 2\nhidden: 32\nheads: " #heads    \
@@ -466,7 +469,8 @@ static void test_numbers_are_kept(void **state)
     "threads_per_stage: 1\ndevice: cpu\ntie_embeddings: false\n" \
     "profile: profile.json\nmp_size: auto\nstages: 4\nauto_plan: true\n" more
 
-/* Products take long, kernels and copies next to nothing. */
+/* Writes a profile in which products are slow, and kernels and copies take
+ * nearly no time. */
 static void write_profile(double link_gb_per_s)
 {
     char text[512];
@@ -482,7 +486,8 @@ static void write_profile(double link_gb_per_s)
     write_text("profile.json", text);
 }
 
-/* Samples per second of a.yml with groups of `members`; 0: it does not fit. */
+/* Returns the samples per second of a.yml with groups of `members`, or 0 if it
+ * does not fit. */
 static double group_rate(const char *limit, int members)
 {
     static struct vp_search_result result;
@@ -512,8 +517,9 @@ static double group_rate(const char *limit, int members)
     return rate;
 }
 
-/* Plans a.yml within `limit`; the mp_size that was chosen, which is that of the
- * configuration, of the plan and of the line, and the fastest that fits. */
+/* Plans a.yml within `limit` and returns the chosen mp_size. Checks that
+ * configuration, plan and line name the same mp_size, and that no other size up
+ * to `most` is faster. */
 static int chosen(const char *limit, int most)
 {
     const char *sets[2] = { limit, NULL };
@@ -550,8 +556,9 @@ static int chosen(const char *limit, int most)
     return members;
 }
 
-/* Chosen by bytes and by seconds: sums over slow links cost more than the bubble of
- * four stages; a table that is too large for one rank leaves no choice. */
+/* The size of groups depends on bytes and seconds. Over slow links, sums cost
+ * more than the bubble of four stages; with the small limit, the vocabulary's
+ * table must be divided. */
 static void test_groups(void **state)
 {
     (void)state;
@@ -564,12 +571,12 @@ static void test_groups(void **state)
     assert_int_equal(chosen("memory_limit=1G", 4), 2);
     write_profile(100.0);
     assert_int_equal(chosen("memory_limit=1G", 4), 4);
-    /* No divisor of heads. */
+    /* Groups of 4 cannot share 2 heads. */
     write_text("a.yml", GROUPS(2, "accumulation_steps: 8\n"));
     assert_int_equal(chosen("memory_limit=1G", 2), 2);
 }
 
-/* Stages, replicas and members use all ranks together. */
+/* Stages, replicas and members together use all ranks. */
 static void test_groups_and_replicas(void **state)
 {
     static const char *const none[2] = { NULL, NULL };
@@ -603,7 +610,8 @@ static void test_groups_and_replicas(void **state)
     vp_config_release(&c);
 }
 
-/* Replicas that are chosen for given groups do not add ranks. */
+/* With a given mp_size, the search for replicas keeps the number of ranks: 4
+ * stages of groups of 2. */
 static void test_replicas_of_groups(void **state)
 {
     static const char *const two[2] = { "mp_size=2", NULL };
@@ -621,8 +629,8 @@ static void test_replicas_of_groups(void **state)
     vp_config_release(&c);
 }
 
-/* A run that goes on keeps its groups, with its plan or a new one; other ranks that
- * they do not divide are planned again. */
+/* A resumed run keeps the size of its groups, with its plan or a new one. It is
+ * chosen again if it does not divide a new number of ranks. */
 static void test_groups_are_kept(void **state)
 {
     static const char *const none[2] = { NULL, NULL };

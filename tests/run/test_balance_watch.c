@@ -1,5 +1,6 @@
-/* A run moves to another partition when that pays: simulated runs know the true
- * times of their ranks, the watch knows sums only. */
+/* A run moves to another partition when that pays. The runs are simulated: the
+ * test knows the true times of blocks and ranks, the watch sees only sums per
+ * stage. */
 #include "run/balance_watch.h"
 
 #include "base/rng.h"
@@ -24,15 +25,15 @@ enum { N_SEEDS = 10 };
 
 enum { MAX_RANKS = 8, MAX_BLOCKS = 32, SOON = 50 };
 
-/* A run, and what it really takes. */
+/* A simulated run with its true times. */
 struct world {
     struct vp_graph graph;
     struct vp_workload work;
     struct vp_device_profile profile;
     struct vp_cost_table costs;
     double blocks[MAX_BLOCKS]; /* seconds of F, B and W */
-    double slow[MAX_RANKS];    /* times as long, per rank */
-    double noise;              /* standard deviation of a minibatch's share */
+    double slow[MAX_RANKS];    /* factor on the time of each rank */
+    double noise;              /* standard deviation of a minibatch's time */
     uint32_t seed, n_drawn;
 
     struct vp_plan plan;
@@ -45,7 +46,7 @@ struct world {
     int64_t moved_at; /* minibatch of the last move */
     bool deaf;        /* moves change no time */
     int frozen[VP_MAX_STAGES];
-    double seconds; /* of a step; 0: not known now */
+    double seconds; /* seconds of a step; 0: to be computed */
 };
 
 static void build_graph(struct world *w, int layers)
@@ -73,7 +74,7 @@ static double cost_of(const struct world *w, int block)
     return at->alone.f + at->alone.b + at->alone.w;
 }
 
-/* Seconds of a stage under a partition, F and B together. */
+/* Returns the seconds of F and B of a stage under `partition`. */
 static double stage_seconds(const struct world *w, const int *partition, int s)
 {
     int first = 0;
@@ -86,7 +87,7 @@ static double stage_seconds(const struct world *w, const int *partition, int s)
     return sum * w->slow[w->schedule.stages[s].first_rank];
 }
 
-/* Simulated seconds of a step under a partition. */
+/* Returns the simulated seconds of a step under `partition`. */
 static double step_seconds(const struct world *w, const int *partition)
 {
     struct vp_plan_costs costs = { .device = NULL };
@@ -110,7 +111,7 @@ struct best {
     int partition[VP_MAX_STAGES];
 };
 
-/* All partitions that begin with the first `s` parts. */
+/* Tries all partitions that begin with the first `s` parts. */
 static void enumerate(const struct world *w, int *partition, int s, int left,
                       struct best *best)
 {
@@ -140,9 +141,9 @@ static struct best find_best(const struct world *w)
     return best;
 }
 
-/* ---- Runs --------------------------------------------------------------- */
+/* ---- Simulated runs ----------------------------------------------------- */
 
-/* `plan` has a partition of the blocks of `layers`. */
+/* Creates a run with `layers` layers; plan->partition must fit its blocks. */
 static struct world *world_create(int layers, const struct vp_plan *plan)
 {
     struct world *w = calloc(1, sizeof(*w));
@@ -178,7 +179,8 @@ static void world_free(struct world *w)
     free(w);
 }
 
-/* Mean 1; the sum of 12 uniform numbers is near to normal. */
+/* Returns a random factor with mean 1. The sum of 12 uniform numbers is nearly
+ * normal. */
 static double draw(struct world *w)
 {
     double sum = 0.0;
@@ -194,7 +196,7 @@ static double draw(struct world *w)
     return 1.0 + w->noise * (sum - 6.0);
 }
 
-/* Every minibatch of a step, on every stage. */
+/* Adds the times of `n_mb` minibatches to the statistics of every stage. */
 static void count_work(struct world *w, int n_mb)
 {
     const int *partition = w->deaf ? w->frozen : w->partition;
@@ -221,7 +223,7 @@ static void move(struct world *w, const struct vp_imbalance *found)
     w->seconds = 0.0;
 }
 
-/* Steps until `minibatch` minibatches are done. */
+/* Makes steps until `minibatch` minibatches are done. */
 static void run_until(struct world *w, int64_t minibatch)
 {
     bool stream = vp_generator_find(w->schedule.name)->stream;
@@ -266,7 +268,7 @@ static const struct {
     { "zb-v", 4, 2, 6, 8, { 0 }, { 2, 2, 2, 2, 2, 1, 1, 1 } },
 };
 
-/* Begins with the best partition. */
+/* Creates run `k`, which starts with the best partition. */
 static struct world *create_kind(size_t k)
 {
     static struct best best[VP_COUNT_OF(kinds)];
@@ -286,7 +288,8 @@ static struct world *create_kind(size_t k)
     return w;
 }
 
-/* All replicas of a stage become slow, or one rank with its chunks. */
+/* Multiplies the times of all replicas of a stage, or of one rank with its
+ * chunks, by `by`. */
 static void slow_rank(struct world *w, int stage, double by)
 {
     const struct vp_schedule_stage *at = &w->schedule.stages[stage];
@@ -296,8 +299,9 @@ static void slow_rank(struct world *w, int stage, double by)
     w->seconds = 0.0;
 }
 
-/* Returns the seconds of a step of the best partition, if `best` is 0; else
- * `best`. */
+/* Makes `stage` slow, and checks that the run moves to a partition within 5 %
+ * of the best one, and does not move again. Returns the seconds of a step of
+ * the best partition; they are computed if `best` is 0. */
 static double repair(size_t k, int stage, int later, double best)
 {
     struct world *w = create_kind(k);
@@ -322,9 +326,9 @@ static double repair(size_t k, int stage, int later, double best)
     return best;
 }
 
-/* A machine whose ranks become slow in turns: the run does not follow every
- * change. A change that stays is repaired, and after a calm time the next one as
- * soon as the first. */
+/* If ranks become slow in turns, the run does not follow every change. It moves
+ * after a change that lasts; after 2000 quiet minibatches, the next move comes
+ * as fast as the first. */
 static void changing_speeds(void **state)
 {
     struct world *w = create_kind(0);
@@ -349,7 +353,8 @@ static void changing_speeds(void **state)
     world_free(w);
 }
 
-/* Whenever in a window it begins, the partition is repaired soon, and stays. */
+/* The partition is repaired for any stage and any position in the measuring
+ * window. */
 static void slow_ranks(void **state)
 {
     (void)state;
@@ -362,7 +367,7 @@ static void slow_ranks(void **state)
         }
 }
 
-/* The rank is as fast as before: so is the run. */
+/* When the rank is fast again, the run is as fast as before. */
 static void back_to_normal(void **state)
 {
     struct world *w = create_kind(0);
@@ -398,7 +403,7 @@ static void noise(void **state)
         }
 }
 
-/* A window that other work on the machine has spoilt is not believed. */
+/* One window that was disturbed by other work on the machine causes no move. */
 static void one_bad_window(void **state)
 {
     for (int n = 1; n <= 16; n++) {
@@ -415,7 +420,8 @@ static void one_bad_window(void **state)
     }
 }
 
-/* Moves that bring nothing become rare: the bar is raised each time. */
+/* Moves without an effect become rare: after each one the required gain is
+ * raised. */
 static void unkept_forecasts(void **state)
 {
     struct world *w = create_kind(0);
@@ -430,7 +436,8 @@ static void unkept_forecasts(void **state)
     world_free(w);
 }
 
-/* Blocks whose real cost is far from what the table says. */
+/* If a block takes four times as long as the cost table says, the run makes few
+ * moves and does not become slower. */
 static void wrong_tables(void **state)
 {
     (void)state;
@@ -445,7 +452,7 @@ static void wrong_tables(void **state)
             before = step_seconds(w, w->partition);
             run_until(w, w->minibatch + 20000);
             assert_in_range(w->n_moves - n_before, 0, 6);
-            /* Not slower than the plan that the run had. */
+            /* The final partition is not slower than the first one. */
             if (step_seconds(w, w->partition) > before * 1.001)
                 fail_msg("%s, block %d: %g s before, %g s now",
                          kinds[k].schedule, b, before,
@@ -454,7 +461,8 @@ static void wrong_tables(void **state)
         }
 }
 
-/* The steps that are left must bring in what a move costs. */
+/* A run moves only if the remaining steps save more time than the move
+ * costs. */
 static void short_rests(void **state)
 {
     (void)state;
@@ -476,7 +484,7 @@ static void short_rests(void **state)
     }
 }
 
-/* The run goes on, and asks again some times. */
+/* After a refused move the run goes on, and proposes moves only a few times. */
 static void refused_moves(void **state)
 {
     struct world *w = create_kind(0);
@@ -504,7 +512,7 @@ static void refused_moves(void **state)
     world_free(w);
 }
 
-/* CPU time of watching, per action of the run: below 50 ns. */
+/* The watch needs less than 50 ns of CPU time per action of the run. */
 static void cost(void **state)
 {
     double least = 1e300;
@@ -539,7 +547,7 @@ static void cost(void **state)
     assert_true(N_SEEDS < 10 || least < 50.0);
 }
 
-/* ---- What is measured --------------------------------------------------- */
+/* ---- Measurements ------------------------------------------------------- */
 
 static void measures(void **state)
 {
@@ -559,7 +567,7 @@ static void measures(void **state)
     assert_float_equal(got.f, 0.2, 1e-12);
     assert_float_equal(got.b, 0.6, 1e-12);
     assert_float_equal(got.update, 0.04, 1e-12);
-    got = vp_imbalance_measure(&begin, &end, 2); /* each updates */
+    got = vp_imbalance_measure(&begin, &end, 2); /* two replicas */
     assert_float_equal(got.f, 0.2, 1e-12);
     assert_float_equal(got.update, 0.08, 1e-12);
     got = vp_imbalance_measure(&end, &end, 1);

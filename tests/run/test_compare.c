@@ -1,5 +1,5 @@
-/* Comparisons: medians and orders by hand, the table and the picture, which
- * configurations may be compared, simulated times, and the largest batch. */
+/* A comparison has the right medians, table, picture and simulated times, refuses
+ * configurations that cannot be compared, and finds the largest batch. */
 #include "config/load.h"
 #include "lib/comparelib.h"
 #include "run/compare.h"
@@ -210,10 +210,10 @@ static void the_picture_has_a_bar_for_everything(void **state)
     assert_int_equal(count(text, "a&lt;b&amp;c"), 2);
     assert_null(strstr(text, "a<b"));
     assert_int_equal(count(text, "simulated: "), 3);
-    /* Two replicas, two stages, one rank. */
+    /* The bars of stage 0: two replicas, then one each. */
     assert_int_equal(count(text, "<title>stage 0"), 4);
     assert_int_equal(count(text, "<title>stage 1: 3 MiB"), 1);
-    /* The longest bars fill the room: 330 wide. */
+    /* The longest bar is 330 wide. */
     assert_int_equal(count(text, "width=\"178.71\""), 1); /* 63.2 / 116.7 */
     assert_int_equal(count(text, "<title>stage 1: 3 MiB</title>"), 1);
     free(text);
@@ -225,11 +225,12 @@ static void the_picture_has_a_bar_for_everything(void **state)
     free(text);
 }
 
-/* ---- Costs -------------------------------------------------------------- */
+/* ---- Costs from a timeline ---------------------------------------------- */
 
 static void costs_are_lower_quartiles(void **state)
 {
-    /* Minibatch 0 of 8 does not count; ms as below, 1 ms of them waiting. */
+    /* Milliseconds of each forward, plus 1 ms of waiting. Minibatch 0 does not
+     * count. */
     static const int forward[] = { 1, 900, 5, 3, 9, 4, 7, 8 };
     struct vp_trace_event events[32];
     struct vp_trace_rank rank = { .events = events };
@@ -259,7 +260,7 @@ static void costs_are_lower_quartiles(void **state)
     }
     events[4 * 7 + 2].stage = 1;
     assert_int_equal(vp_compare_costs(&trace, costs, &err), VP_OK);
-    close_to(costs[0].f, 0.004); /* of 3 4 5 7 8 9 900 */
+    close_to(costs[0].f, 0.004); /* the lower quartile of 3 4 5 7 8 9 900 */
     close_to(costs[0].b, 0.005);
     close_to(costs[0].w, 0.005);
     close_to(costs[0].r, 0.0);
@@ -268,9 +269,9 @@ static void costs_are_lower_quartiles(void **state)
     close_to(costs[1].update, 0.002);
 }
 
-/* ---- Configurations ----------------------------------------------------- */
+/* ---- Configurations that may be compared -------------------------------- */
 
-/* `small` with one more key, or another value of one that it has. */
+/* Loads `small_text` with one key added or changed by `set`. */
 static void load_with(struct vp_config *out, const char *set)
 {
     struct vp_err err = { .text = "" };
@@ -352,7 +353,8 @@ static void what_one_compares_is_allowed(void **state)
     }
 }
 
-/* Without this key they agree on it only where all have the same sync_mode. */
+/* tie_embeddings must be equal in all configurations. Where it is not given,
+ * its default depends on sync_mode, so it is set to false in all of them. */
 static void embeddings_are_untied_in_all(void **state)
 {
     static const char model[] = "model_type: gpt2\nlayers: 2\nhidden: 32\n"
@@ -382,7 +384,7 @@ static void embeddings_are_untied_in_all(void **state)
           true,
           false,
           "" },
-        /* The user's word is not changed. */
+        /* A value that the user gave is not changed. */
         { { "", "tie_embeddings: true\n", "sync_mode: asp\n" },
           false,
           true,
@@ -423,7 +425,7 @@ static void embeddings_are_untied_in_all(void **state)
     }
 }
 
-/* A folder by another name is the same one. */
+/* Two names of the same folder are equal. */
 static void data_folders_are_compared_as_such(void **state)
 {
     static const char *const names[] = { "data_dir: /usr/lib\n",
@@ -458,7 +460,7 @@ static struct vp_shared_time simulate(const char *more, int n_mb, double cores)
     return out;
 }
 
-/* Sets of a plan are recomputed as ratios are. */
+/* A plan's sets of recomputed operators take as long as a ratio. */
 static void sets_take_their_time(void **state)
 {
     static char path[] = "/tmp/vpipe_compare_XXXXXX";
@@ -493,23 +495,24 @@ static void methods_take_their_time(void **state)
     static const char asp[] = "sync_mode: asp\npartition: [3, 3]\n";
 
     (void)state;
-    /* One after the other, then both update. */
+    /* The stages run one after the other, then both update. */
     close_to(simulate(model_parallel, 1, 2).seconds, 6.5);
     close_to(simulate(model_parallel, 1, 1).seconds, 7.0);
-    /* 4 minibatches of 3 units and a bubble of 3; recomputed: 4 units. */
+    /* 4 minibatches of 3 units and a bubble of 3 units; 4 units with
+     * recomputation. */
     close_to(simulate(gpipe, 4, 2).seconds, 15.5);
     close_to(simulate(again, 4, 2).seconds, 4 * 4 + 3 + 0.5);
     close_to(simulate(late, 4, 2).seconds, 4 * 4 + 3 + 1 + 0.5);
-    /* Two replicas: a minibatch each, at once. */
+    /* Each of two replicas runs one minibatch at the same time. */
     close_to(simulate(both, 2, 2).seconds, 3.5);
     close_to(simulate(both, 2, 2).bubble, 0.0);
     close_to(simulate(both, 2, 1).seconds, 7.0);
-    /* A stream: 3.5 units each in the long run. */
+    /* An asynchronous run takes 3.5 units per minibatch in the long run. */
     assert_true(fabs(simulate(asp, 100, 2).seconds - 350) < 5);
     assert_true(simulate(asp, 100, 2).bubble < 0.02);
 }
 
-/* ---- Batches ------------------------------------------------------------ */
+/* ---- The largest batch -------------------------------------------------- */
 
 static bool fits(const struct vp_config *config, int64_t batch, size_t limit)
 {
@@ -565,8 +568,8 @@ static void nothing_fits_into_a_byte(void **state)
     vp_config_release(&config);
 }
 
-/* A batch for 64 TiB, of data that is not here either; and one in a precision
- * that only GPUs have. */
+/* The first batch is for 64 TiB of memory and data that does not exist here; the
+ * second one has a precision that only GPUs support. */
 static void batches_are_found_for_other_machines(void **state)
 {
     static const struct {

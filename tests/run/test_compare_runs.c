@@ -1,5 +1,5 @@
-/* Comparisons that train: two configurations in turn, runs that are stopped,
- * and runs that are read from their folders. */
+/* A comparison trains two configurations in turn, can be stopped, and can read
+ * finished runs from their folders. */
 #include "ckpt/io.h"
 #include "config/load.h"
 #include "lib/comparelib.h"
@@ -31,7 +31,7 @@ static void keep_end(void *ctx, const struct vp_run_result *result)
     loss_of_last = result->last_loss;
 }
 
-/* What training by itself gives. */
+/* Returns the last loss of a plain training run. */
 static double plain_loss(const struct vp_config *config, const char *folder,
                          int64_t n_steps)
 {
@@ -88,7 +88,7 @@ static void two_configurations_run_in_turn(void **state)
     assert_int_equal(n_runs, 4);
     assert_int_equal(n_alone, 2);
     assert_int_equal(c[0].n_steps, 10);
-    assert_int_equal(c[1].n_steps, 20); /* as many samples */
+    assert_int_equal(c[1].n_steps, 20); /* the same number of samples */
     assert_int_equal(c[0].n_ranks, 2);
     assert_int_equal(c[1].n_stages, 2);
     assert_int_equal(c[0].stage_ranks[0], 2);
@@ -115,7 +115,8 @@ static void two_configurations_run_in_turn(void **state)
     remove_folder(root);
 }
 
-/* Schedules that split backward are simulated with times of B and of W. */
+/* Schedules that split backward are simulated with separate times of B and
+ * W. */
 static void weight_gradients_are_timed_apart(void **state)
 {
     static const char *const kinds[] = {
@@ -153,7 +154,8 @@ static void weight_gradients_are_timed_apart(void **state)
     remove_folder(root);
 }
 
-/* A stop is a stop; other numbers of samples are told. */
+/* A stop request ends the comparison. A notice names different numbers of
+ * samples. */
 static void runs_can_be_stopped(void **state)
 {
     static volatile sig_atomic_t stop = 1;
@@ -178,8 +180,8 @@ static void runs_can_be_stopped(void **state)
     remove_folder(root);
 }
 
-/* The first step of ten warms up and does not count, but for the bubble; the last
- * one has the loss. */
+/* The first of ten steps is warm-up: it counts only for the bubble. The loss is
+ * that of the last step. */
 static void runs_are_read_from_folders(void **state)
 {
     char root[] = "/tmp/vpipe-compare-XXXXXX", path[256];

@@ -1,5 +1,5 @@
-/* Generation is cut into steps: pieces of prompts, lines of the cache, and the
- * program that computes each. */
+/* Generation is divided into steps. Each step has the expected pieces of
+ * prompts, lines of the cache, and program lengths. */
 #include "run/decode_steps.h"
 
 #include <setjmp.h>
@@ -19,7 +19,8 @@ struct job {
     struct vp_decode_steps steps;
 };
 
-/* `n` and `most` end with 0. */
+/* Begins a job with texts of `n` ids that grow up to `most` ids. Both arrays
+ * end with 0. */
 static void start(struct job *job, int64_t batch, int stages, int64_t positions,
                   bool has_cache, const int64_t *n, const int64_t *most)
 {
@@ -40,8 +41,8 @@ static void start(struct job *job, int64_t batch, int stages, int64_t positions,
                      VP_OK);
 }
 
-/* The minibatches of a step: "LENGTH: text[begin+n] ..." with '!' where an id is
- * drawn and '-' for padding. */
+/* Returns the minibatches of the next step as text: "LENGTH: text[begin+n]
+ * ...", with '!' where an id is drawn and '-' for padding. */
 static const char *step_text(struct job *job)
 {
     static char text[1024];
@@ -71,7 +72,7 @@ static const char *step_text(struct job *job)
     return text;
 }
 
-/* Every text under way grows by an id; those that are complete end. */
+/* Adds an id to every active text, and ends the complete ones. */
 static void grow(struct job *job)
 {
     int64_t ended[MAX_TEXTS], n = 0;
@@ -92,7 +93,8 @@ static void expect(struct job *job, const char *want)
     grow(job);
 }
 
-/* Two lines for three texts: the third takes the line of the first to end. */
+/* Two lines serve three texts: the third text takes the line of the first one
+ * that ends. */
 static void lines_are_used_again(void **state)
 {
     static const int64_t n[] = { 5, 3, 20, 0 }, most[] = { 7, 6, 22, 0 };
@@ -112,8 +114,7 @@ static void lines_are_used_again(void **state)
     vp_decode_steps_release(&job.steps);
 }
 
-/* With two stages there are two minibatches, and with more texts than that the
- * lines of both. */
+/* Two stages have two minibatches; the cache has lines for both of them. */
 static void stages_have_minibatches(void **state)
 {
     static const int64_t n[] = { 1, 1, 1, 1, 1, 0 };
@@ -144,7 +145,7 @@ static void prompts_are_cut(void **state)
     expect(&job, "256: 0[0+256]; 256: 0[256+256]; 256: 0[512+188]!; "
                  "256: 1[0+256]; 16: 1[256+1]!; 256: 2[0+256]!");
     vp_decode_steps_release(&job.steps);
-    /* No piece is longer than the model has positions. */
+    /* A piece is not longer than the model's number of positions. */
     start(&job, 3, 1, 100, true, few, few_most);
     expect(&job, "100: 0[0+90]!");
     vp_decode_steps_release(&job.steps);

@@ -1,5 +1,5 @@
-/* An evaluation changes no training loss, its own loss is the mean that it
- * claims, and metrics.jsonl has it. */
+/* An evaluation changes no training loss, its own loss is the mean over all
+ * labels, and metrics.jsonl records it. */
 #include "config/load.h"
 #include "lib/removelib.h"
 #include "run/run.h"
@@ -20,9 +20,9 @@ enum { MAX_SETS = 12, MAX_STEPS = 512 };
 
 static char root[64];
 
-/* ---- Runs --------------------------------------------------------------- */
+/* ---- Runs and their events ---------------------------------------------- */
 
-/* What was reported, by step - 1. */
+/* Reported steps, at index step - 1, and evaluations. */
 struct heard {
     struct vp_step_report steps[MAX_STEPS];
     int n_steps;
@@ -41,7 +41,7 @@ static const char *path_of(const char *name)
     return path[turn];
 }
 
-static void (*on_step)(const struct vp_step_report *report); /* or NULL */
+static void (*on_step)(const struct vp_step_report *report); /* may be NULL */
 
 static void hear_step(void *ctx, const struct vp_step_report *report)
 {
@@ -66,7 +66,7 @@ static void hear_eval(void *ctx, int64_t step, int64_t n_batches, double loss)
 
 static void (*on_end)(void *ctx, const struct vp_run_result *result);
 
-/* A run with the settings of `base` and `more`, both ended by NULL. */
+/* Trains with the settings of `base` and `more`, which both end with NULL. */
 static void run(const char *output, const char *resume, int64_t max_steps,
                 const char *const *base, const char *const *more,
                 struct heard *heard)
@@ -101,16 +101,16 @@ static void run(const char *output, const char *resume, int64_t max_steps,
     vp_config_release(&config);
 }
 
-/* ---- An evaluation changes no loss -------------------------------------- */
+/* ---- Evaluations change no training loss -------------------------------- */
 
 struct neutral_case {
     const char *sets[MAX_SETS];
-    int n_updates;    /* of stage 0, by hand */
-    int64_t evals[8]; /* steps of eval_every=5, by hand */
+    int n_updates;    /* expected updates of stage 0 */
+    int64_t evals[8]; /* expected steps with eval_every=5 */
 };
 
-/* Six ranks in replicas of 2, 1 and 3 end a round together every 6 minibatches;
- * three stages of macrobatch every 3. */
+/* An evaluation waits until all ranks end a round: every 6 minibatches with 2,
+ * 1 and 3 replicas, every 3 with three stages of macrobatch. */
 static const struct neutral_case neutral_cases[] = {
     { { "stages=4", "sync_mode=asp" }, 24, { 5, 10, 15, 20 } },
     { { "stages=3", "sync_mode=asp", "replicas=[2,1,3]" },
@@ -127,7 +127,7 @@ static const struct neutral_case neutral_cases[] = {
       { 5, 10, 15, 20 } },
 };
 
-/* Steps from `first` on have the bits of an earlier run. */
+/* Checks that steps from `first` on have the same loss and gradient norm. */
 static void assert_same_steps(const struct heard *have,
                               const struct heard *want, int first)
 {
@@ -173,7 +173,7 @@ static void evaluations_change_no_loss(void **state)
     }
 }
 
-static int n_updates; /* that stage 0 of the run makes */
+static int n_updates; /* expected updates of stage 0 */
 
 static void hear_end(void *ctx, const struct vp_run_result *result)
 {
@@ -197,7 +197,7 @@ static void hear_end(void *ctx, const struct vp_run_result *result)
     }
 }
 
-/* Updates in a trace are numbered over the whole run. */
+/* The updates in a trace are numbered without a restart after an evaluation. */
 static void evaluations_restart_no_numbers(void **state)
 {
     static const char *const with[] = { "eval_every=5", NULL };
@@ -219,14 +219,15 @@ static void evaluations_restart_no_numbers(void **state)
 
 enum { LIVE_STEPS = 48 };
 
-/* Where the resumed run is, and the minibatches and updates (of stage 0) before
- * it. */
+/* The folder of the resumed run, and the numbers of minibatches and updates of
+ * stage 0 before it. */
 static const char *live_folder;
 static int live_first, live_updates;
-static int live_last; /* minibatch of the picture; the end has a later one */
-static int n_live;    /* steps at which there was one */
+static int live_last; /* last minibatch in the timeline, until the end */
+static int n_live;    /* steps at which a timeline existed */
 
-/* All numbers go on where the run before ended. */
+/* Checks that minibatches and updates are numbered from the end of the first
+ * part on. */
 static void check_live(const struct vp_trace *trace)
 {
     int first = INT32_MAX;
@@ -245,7 +246,7 @@ static void check_live(const struct vp_trace *trace)
     assert_int_equal(first, live_updates);
 }
 
-/* At a step; NULL: at the end. */
+/* Reads the timeline at a step, or at the end if `report` is NULL. */
 static void read_live(const struct vp_step_report *report)
 {
     struct vp_err err = { .text = "" };
@@ -277,8 +278,8 @@ static void check_end(void *ctx, const struct vp_run_result *result)
     read_live(NULL);
 }
 
-/* Resumed in its folder, a run shows what it does itself: first nothing, soon
- * its own minibatches. The pipe has run empty for that, which changes no loss. */
+/* A run that is resumed in its folder first has no timeline, then one of its
+ * own minibatches. Drawing it needs an empty pipe, which changes no loss. */
 static void check_resumed(const char *name, const char *const *sets,
                           int64_t step, int64_t n_steps)
 {
@@ -297,7 +298,7 @@ static void check_resumed(const char *name, const char *const *sets,
     on_step = NULL;
     on_end = NULL;
     assert_int_equal(have.n_steps, n_steps - step);
-    assert_true(n_live < n_steps - step); /* not at the first one */
+    assert_true(n_live < n_steps - step); /* there was none at the first step */
     for (int64_t i = step; i < n_steps; i++)
         assert_true(have.steps[i].loss == want.steps[i].loss);
 }
@@ -321,15 +322,15 @@ static void a_resumed_run_is_drawn(void **state)
         snprintf(name, sizeof(name), "live%zu", i);
         check_resumed(name, sets, step, LIVE_STEPS);
     }
-    /* Without evaluations, too. */
+    /* A timeline is also drawn in a run without evaluations. */
     live_first = 400;
     live_updates = 2;
     check_resumed("stopped", groups, 2, 6);
 }
 
-/* The checkpoint of an evaluation's step, written while the run goes on or at
- * its end, leads to the trace of the run that was never stopped; the evaluation
- * of that step is made again, with the same loss. */
+/* A run that is resumed from the checkpoint of an evaluation's step, written
+ * during the run or at its end, has the same losses as the run that was not
+ * stopped. The evaluation of that step is repeated with the same loss. */
 static void a_run_resumes_at_an_evaluation(void **state)
 {
     static const char *const with[] = { "eval_every=5", "checkpoint_every=5",
@@ -366,9 +367,10 @@ static void a_run_resumes_at_an_evaluation(void **state)
     }
 }
 
-/* ---- What a held-out loss is the mean of -------------------------------- */
+/* ---- The mean of a held-out loss ---------------------------------------- */
 
-/* The last line that begins with `start` in the log of the last of `n_ranks`. */
+/* Copies the last line that begins with `start` from the log of the last of
+ * `n_ranks` ranks. */
 static void last_line(const char *folder, int n_ranks, const char *start,
                       char *out, size_t n_out)
 {
@@ -386,8 +388,9 @@ static void last_line(const char *folder, int n_ranks, const char *start,
     assert_true(out[0] != '\0');
 }
 
-/* All held-out samples, at any batch size: one loss but for rounding, and as
- * many right guesses. No batch size divides the number of samples. */
+/* All held-out samples give the same loss up to rounding, and the same number
+ * of right guesses, at any batch size. 64 and 300 do not divide the number of
+ * samples, 1638. */
 static void batch_size_changes_no_held_out_loss(void **state)
 {
     static const char *const tasks[][3] = {
@@ -425,7 +428,8 @@ static void batch_size_changes_no_held_out_loss(void **state)
     }
 }
 
-/* The same bits for every cut, schedule and number of threads. */
+/* The held-out loss has the same bits for every partition, schedule and number
+ * of threads. */
 static void cuts_change_no_held_out_loss(void **state)
 {
     static const char *const ways[][5] = {
@@ -457,7 +461,8 @@ static void cuts_change_no_held_out_loss(void **state)
 
 /* ---- Minibatches without labels ----------------------------------------- */
 
-/* Of its samples about one in eight has no label; others are held out. */
+/* About one in eight samples of this data has no label; some samples are held
+ * out. */
 #define SHARDS "data_dir=" VP_SOURCE_DIR "/tests/golden/hdf5/nvidia"
 
 static const char *const unlabelled[] = { SHARDS,
@@ -490,9 +495,10 @@ static int count_in(const char *folder, const char *name, const char *text)
     return n;
 }
 
-/* A rate at which no weight changes: groups see the minibatches of single ones.
- * The loss of a group is the mean over its minibatches with labels; its gradient
- * is divided by all of them. */
+/* The learning rate is so small that no weight changes, so groups of 2 see the
+ * same losses as single minibatches. The loss of a group is the mean over its
+ * minibatches with labels; its gradient is divided by the number of all
+ * minibatches. */
 static void a_loss_is_of_what_has_labels(void **state)
 {
     static const char *const single[] = { "accumulation_steps=1",
@@ -530,7 +536,7 @@ static void a_loss_is_of_what_has_labels(void **state)
     assert_int_equal(count_in(path_of("pairs"), "output.log.0", "nan"), 0);
 }
 
-/* The first sample that a seed asks has no label, after a few seeds. */
+/* Tries seeds until the first evaluated sample has no label. */
 static void an_evaluation_without_labels_has_no_loss(void **state)
 {
     static struct heard heard;
@@ -557,7 +563,7 @@ static void an_evaluation_without_labels_has_no_loss(void **state)
     assert_int_equal(count_in(path_of(name), "output.log.0", "nan"), 0);
 }
 
-/* ---- All together ------------------------------------------------------- */
+/* ---- Set-up ------------------------------------------------------------- */
 
 static int set_up(void **state)
 {

@@ -1,6 +1,6 @@
-/* The name of a run's folder has characters only that containers, scp and
- * rsync take as they are, and a second run of the same second gets another
- * name. */
+/* The name of a run folder has only characters that need no quoting for
+ * containers, scp and rsync, and two runs of the same second get different
+ * names. */
 #include "lib/tempfolder.h"
 #include "run/folder.h"
 
@@ -14,7 +14,6 @@
 
 #include <cmocka.h>
 
-/* A name that containers, scp and rsync take as it is. */
 static void test_folder_name(void **state)
 {
     const struct vp_config config = { .log_directory = "some" };

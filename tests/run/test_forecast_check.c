@@ -1,5 +1,5 @@
-/* A forecast that is simulated from the first steps of a run equals the time of
- * the other steps, with kernels that sleep. */
+/* A forecast simulated from the first steps of a run is within 5 % of the time
+ * of the other steps, with kernels that sleep. */
 #include "run/forecast_check.h"
 
 #include "lib/sleepdevice.h"
@@ -30,7 +30,8 @@ struct kind {
     const int *replicas, *partition;
 };
 
-/* Trains, and returns whether all is as forecast. */
+/* Trains. Returns true if step time and bubble are within 5 % of the
+ * forecast. */
 static bool is_as_forecast(const struct kind *kind)
 {
     static const int even[] = { 3, 2, 2, 2 };
@@ -100,13 +101,13 @@ static void first_steps(void **state)
     for (size_t i = 0; i < VP_COUNT_OF(kinds); i++) {
         int n_tries = 1;
 
-        /* Other programs may keep a rank from its core when it should wake. */
+        /* A busy machine may wake a rank late, so the run is repeated. */
         while (!is_as_forecast(&kinds[i]))
             assert_true(++n_tries <= N_TRIES);
     }
 }
 
-/* Runs of one step, and of none. */
+/* Runs of no step and of one step. */
 static void short_runs(void **state)
 {
     static const struct vp_config none;
@@ -141,6 +142,6 @@ int main(void)
         cmocka_unit_test(short_runs),
     };
 
-    prctl(PR_SET_TIMERSLACK, 1000); /* nanoseconds; rank threads inherit it */
+    prctl(PR_SET_TIMERSLACK, 1000); /* nanoseconds; inherited by rank threads */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

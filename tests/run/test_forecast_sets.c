@@ -1,4 +1,5 @@
-/* Stages recompute what their sets say, and the forecast of the run shows it. */
+/* Stages recompute the operators of their sets, and the forecast of the run
+ * shows it. */
 #include "lib/pipelinelib.h"
 #include "run/forecast.h"
 
@@ -10,7 +11,8 @@
 
 #include <cmocka.h>
 
-/* Which of three stages recompute, and how many of their lines. */
+/* Checks which of three stages recompute, and the number of their recomputed
+ * lines. */
 static void check_recomputing(const struct setup *setup, const int n_lines[3])
 {
     struct vp_run_stage stages[VP_MAX_STAGES];
@@ -36,7 +38,7 @@ static void check_recomputing(const struct setup *setup, const int n_lines[3])
     run_free(&run);
 }
 
-/* Sets count, if there are any, and ratios do not. */
+/* If there are sets, they decide; ratios are ignored. */
 static void stages_recompute_by_their_sets(void **state)
 {
     static const double ratios[] = { 1.0, 0.0, 1.0 };

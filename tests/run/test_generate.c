@@ -1,5 +1,5 @@
-/* Generated ids equal those of transformers, for any cut and batch; texts end
- * for the right reason; BERT fills its gaps. */
+/* Generated ids equal those of transformers for any partition and batch size,
+ * texts end for the right reason, and BERT fills its gaps. */
 #include "hf/generation.h"
 #include "lib/modellib.h"
 #include "lib/removelib.h"
@@ -21,14 +21,14 @@
 
 enum { MAX_TEXTS = 4, MAX_IDS = 160 };
 
-/* ---- Texts -------------------------------------------------------------- */
+/* ---- Collecting texts --------------------------------------------------- */
 
 struct texts {
     int32_t ids[MAX_TEXTS][MAX_IDS];
     int n[MAX_TEXTS];
     enum vp_text_end why[MAX_TEXTS];
     int n_ended;
-    int32_t stop_at; /* -1: nowhere */
+    int32_t stop_at; /* -1: no stop */
 };
 
 static enum vp_status take_token(void *ctx, int64_t k, int32_t id,
@@ -54,7 +54,8 @@ static enum vp_status take_end(void *ctx, int64_t k, enum vp_text_end why,
     return VP_OK;
 }
 
-/* Sets end with NULL. Fills in model and sink. */
+/* Generates with a model. `sets` end with NULL. Fills in model and sink of
+ * `with`. */
 static enum vp_status generate(const char *path, const char *const *sets,
                                struct vp_generate_config *with,
                                struct texts *out, struct vp_err *err)
@@ -97,9 +98,10 @@ static struct vp_generate_config greedy(int64_t n_prompts, int64_t max_tokens)
                                         .sampling = VP_SAMPLE_GREEDY };
 }
 
-/* ---- Tests -------------------------------------------------------------- */
+/* ---- Generated ids ------------------------------------------------------ */
 
-/* Lines of generate.txt: the texts cross from one program's length to another. */
+/* The expected ids are lines of generate.txt. The texts grow from one program
+ * length to the next. */
 static void ids_are_those_of_transformers(void **state)
 {
     static const int32_t want[2][8] = { { 27, 20, 20, 35, 20, 20, 35, 35 },
@@ -124,8 +126,8 @@ static void ids_are_those_of_transformers(void **state)
     }
 }
 
-/* Ids with a cache are those without, for greedy texts and drawn ones; a text
- * that waits for the line of another begins later and is the same. */
+/* A cache changes no id, of greedy texts and of drawn ones. A text that waits
+ * for the line of another one begins later and has the same ids. */
 static void a_cache_changes_no_id(void **state)
 {
     static const char *const sets[][4] = {
@@ -157,7 +159,7 @@ static void a_cache_changes_no_id(void **state)
 }
 
 /* Drawn texts, which show small differences, are the same for every number of
- * stages, and beside another text. Where there is a GPU, in two-byte floats, too. */
+ * stages and beside other texts. On a GPU this is also tested in bf16. */
 static void stages_and_neighbours_change_nothing(void **state)
 {
     static const char *const precisions[] = { "precision=fp32",
@@ -194,7 +196,8 @@ static void stages_and_neighbours_change_nothing(void **state)
     }
 }
 
-/* Two layers of 16 floats; lines of the longest text but its last id. */
+/* The model has two layers with keys and values of 16 floats. A line has
+ * positions for the longest text without its last id. */
 static void bytes_of_the_cache_are_told(void **state)
 {
     static const struct {
@@ -240,7 +243,7 @@ static void a_cache_too_large_is_refused(void **state)
         fail_msg("%s", err.text);
 }
 
-/* Text 0 ends before text 1, which goes on as if it were alone. */
+/* Text 0 ends before text 1, which continues as if it were alone. */
 static void texts_end_for_themselves(void **state)
 {
     static const int32_t ends[] = { 1, 27 };
@@ -308,7 +311,7 @@ static void draws_have_a_seed_a_text_and_a_position(void **state)
                             39 * sizeof(int32_t));
 }
 
-/* The penalty counts prompt and output. */
+/* The repetition penalty counts ids of the prompt and of the output. */
 static void used_ids_become_less_likely(void **state)
 {
     struct vp_generate_config with = greedy(2, 30);
@@ -352,9 +355,9 @@ static void bad_requests_are_refused(void **state)
     }
 }
 
-/* ---- Gaps --------------------------------------------------------------- */
+/* ---- Gaps of BERT ------------------------------------------------------- */
 
-/* fill.txt, with ids for tokens. */
+/* The expected ids and probabilities are those of fill.txt. */
 static void gaps_are_filled_as_by_transformers(void **state)
 {
     static const int32_t two_gaps[] = { 2, 7, 4, 35, 4, 3 };
@@ -412,7 +415,7 @@ static void gaps_are_filled_as_by_transformers(void **state)
     }
 }
 
-/* ---- End ids ------------------------------------------------------------ */
+/* ---- Ids that end a text ------------------------------------------------ */
 
 static char root[64];
 
@@ -464,7 +467,7 @@ static void ends_are_read(void **state)
     }
 }
 
-/* ---- All together ------------------------------------------------------- */
+/* ---- Set-up ------------------------------------------------------------- */
 
 static int set_up(void **state)
 {

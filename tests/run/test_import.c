@@ -1,5 +1,6 @@
-/* Hugging Face folders become checkpoints and back, and a run starts from the
- * right weights. tests/system/hf.sh tests the same from outside. */
+/* Hugging Face folders are imported as checkpoints and exported again, and a
+ * run starts from the imported weights. tests/system/hf.sh tests the same
+ * through the program. */
 #include "ckpt/ckpt.h"
 #include "config/load.h"
 #include "hf/folder.h"
@@ -24,7 +25,7 @@
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/hf/"
 
-static char work[256]; /* a fresh folder for every test */
+static char work[256]; /* a new folder for every test */
 
 static int make_work(void **state)
 {
@@ -44,7 +45,7 @@ static int remove_work(void **state)
 #define IN_WORK(test) \
     cmocka_unit_test_setup_teardown(test, make_work, remove_work)
 
-/* A path in `work`; two are valid at a time. */
+/* Returns a path in `work`. The last two results are valid. */
 static const char *in_work(const char *name)
 {
     static char paths[2][512];
@@ -117,7 +118,7 @@ static void what_is_imported_comes_back(void **state)
     vp_ckpt_close(ckpt);
     if (export("ckpt", "back", &err) != VP_OK)
         fail_msg("%s", err.text);
-    assert_int_equal(n_notes, 1); /* no tokenizer; step 0 is not stale */
+    assert_int_equal(n_notes, 1); /* a missing tokenizer; not a stale step */
     assert_same_file(in_work("back/model.safetensors"),
                      GOLDEN "bert_untied/model.safetensors");
     assert_same_file(in_work("back/config.json"),
@@ -149,7 +150,8 @@ static void nothing_is_written_over(void **state)
     assert_non_null(strstr(err.text, "holds no checkpoint"));
 }
 
-/* The origin is in the folder of the run, or beside step-0; not further up. */
+/* The origin is found in the run folder or beside step-0, not in folders
+ * above. */
 static void origins_are_found_in_their_place(void **state)
 {
     char found[512];
@@ -183,7 +185,8 @@ static void load(const char *yaml, struct vp_config *out)
         fail_msg("%s", err.text);
 }
 
-/* The folder decides the model; keys of the user win, and must agree. */
+/* The folder of `init` decides the model. Keys of the user replace its values,
+ * and are refused if the weights do not agree with them. */
 static void init_decides_the_model(void **state)
 {
     static const char yaml[] = "init: " GOLDEN "m2m\n"
@@ -213,7 +216,7 @@ static void init_decides_the_model(void **state)
     vp_config_release(&config);
 }
 
-/* Weights as they are, moments zero, no step done. */
+/* First weights have the imported values, zero moments, and no step. */
 static void first_weights_have_no_past(void **state)
 {
     static const char yaml[] = "init: " GOLDEN "gpt2\n";
@@ -254,7 +257,8 @@ static void first_weights_have_no_past(void **state)
     vp_config_release(&config);
 }
 
-/* An untied model starts from a tied one: its output layer is the table. */
+/* An untied model can start from a tied one: its output layer gets the values
+ * of the embedding table. */
 static void ties_can_be_cut(void **state)
 {
     static const char yaml[] = "init: " GOLDEN "gpt2\n"

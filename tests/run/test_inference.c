@@ -1,5 +1,6 @@
-/* Trained models read from folders give the logits of transformers for any cut
- * and batch size, and evaluations equal a literal computation from the logits. */
+/* Trained models read from folders give the logits of transformers for any
+ * partition and batch size, and evaluations equal a plain computation from the
+ * logits. */
 #include "ckpt/safetensors.h"
 #include "config/load.h"
 #include "lib/modellib.h"
@@ -36,7 +37,7 @@ static const char *path_of(const char *name)
     return path[turn];
 }
 
-/* ---- Models ------------------------------------------------------------- */
+/* ---- Models and tensors ------------------------------------------------- */
 
 static struct vp_evaluation evaluate(const char *path, bool whole,
                                      const char *const *sets)
@@ -55,7 +56,7 @@ static struct vp_evaluation evaluate(const char *path, bool whole,
     return found;
 }
 
-/* A safetensors file with all its data. */
+/* A safetensors file and the data of its tensors. */
 struct tensors {
     struct vp_st_file *file;
     void *data[8];
@@ -87,7 +88,8 @@ static void free_tensors(struct tensors *tensors)
     vp_st_close(tensors->file);
 }
 
-/* `dims` is all zeros if there is no such tensor. */
+/* Returns the data of tensor `name` and its dimensions; fails if there is
+ * none. */
 static const void *find_tensor(const struct tensors *tensors, const char *name,
                                int64_t dims[3])
 {
@@ -142,7 +144,7 @@ static void assert_near(double have, double want, double limit)
 
 /* ---- Logits of transformers --------------------------------------------- */
 
-/* Two rows of ids of a fixture, in `room`. */
+/* Copies two rows of ids from a file of expected results. */
 static void read_rows(const struct tensors *gold, const char *ids_name,
                       const char *lengths_name, int32_t room[2][128],
                       int64_t lengths[2])
@@ -176,8 +178,8 @@ static void check_against_gold(const struct tensors *have,
         fail_msg("%s: logits are off by %g of %g", name, worst, largest);
 }
 
-/* 128 tokens and a few: the same as transformers computes, whatever the cut and
- * the batch. */
+/* Sequences of 128 and of a few tokens have the logits that transformers
+ * computed, for any partition and batch size. */
 static void logits_are_those_of_transformers(void **state)
 {
     static const char *const names[] = { "bert", "gpt2", "m2m" };
@@ -208,7 +210,7 @@ static void logits_are_those_of_transformers(void **state)
         for (size_t i = 0; i < VP_COUNT_OF(sets); i++) {
             const char *with[MAX_SETS] = { sets[i][0], sets[i][1] };
 
-            if (n_target[0] > 0) /* it counts tokens */
+            if (n_target[0] > 0) /* batch_size counts tokens */
                 with[1] = i == 3 ? "batch_size=128" : "batch_size=256";
             write_logits(folder, with, sequences, 2, path_of("logits"), &have);
             check_against_gold(&have, &gold, names[m]);
@@ -227,12 +229,12 @@ static void logits_are_those_of_transformers(void **state)
 
 /* ---- Evaluations -------------------------------------------------------- */
 
-/* What logits say of next tokens. */
+/* Sums over the labels, computed from logits. */
 struct literal {
     double loss, n, top1;
 };
 
-/* The label of token t of window k is labels[k * stride + t]. */
+/* Scores logits; the label of token t of window k is labels[k * stride + t]. */
 static struct literal score(const struct tensors *tensors,
                             const int32_t *labels, int64_t stride)
 {
@@ -259,7 +261,7 @@ static struct literal score(const struct tensors *tensors,
     return sum;
 }
 
-/* The tokens of val.bin, two bytes each. */
+/* Reads the tokens of a file, two bytes each. Returns their number. */
 static int64_t read_tokens(const char *path, int32_t *out, int64_t room)
 {
     FILE *file = fopen(path, "rb");
@@ -275,8 +277,8 @@ static int64_t read_tokens(const char *path, int32_t *out, int64_t room)
     return n;
 }
 
-/* GPT-2 of a Hugging Face folder on windows of 8 tokens: loss and hits follow
- * from the logits of those windows. */
+/* A GPT-2 from a Hugging Face folder is evaluated on windows of 8 tokens. Loss
+ * and right guesses follow from the logits of those windows. */
 static void a_loss_follows_from_logits(void **state)
 {
     static char data[600];
@@ -295,7 +297,7 @@ static void a_loss_follows_from_logits(void **state)
     n_windows = (n - 1) / 8;
     for (int64_t k = 0; k < n_windows; k++)
         sequences[k] = (struct vp_sequence){ tokens + 8 * k, NULL, 8, 0 };
-    /* What is behind the last sequence is not the caller's. */
+    /* Fails if the callee reads behind the last sequence. */
     sequences[n_windows] = (struct vp_sequence){ NULL, NULL, 8, 0 };
     write_logits(golden("hf/gpt2"), sets + 1, sequences, n_windows,
                  path_of("windows"), &tensors);
@@ -310,7 +312,7 @@ static void a_loss_follows_from_logits(void **state)
     assert_int_equal(found.n_questions, 0);
 }
 
-/* Of one file nothing is held out if all of it is asked for. */
+/* With `whole`, no part of a file is held out. */
 static void a_whole_file_is_evaluated(void **state)
 {
     static char data[600];
@@ -328,7 +330,7 @@ static void a_whole_file_is_evaluated(void **state)
                      (n - 1) / 2 / 10);
 }
 
-/* ---- Runs --------------------------------------------------------------- */
+/* ---- Evaluations of runs ------------------------------------------------ */
 
 static double eval_loss;
 
@@ -366,7 +368,7 @@ static void train(const char *output, const char *const *more)
 static const struct trained {
     const char *name;
     const char *sets[MAX_SETS];
-    const char *cuts[3]; /* stages to evaluate on */
+    const char *cuts[3]; /* stages of the evaluations */
     const char *batches[2];
 } runs[] = {
     { "bert",
@@ -391,8 +393,8 @@ static void train_all(void)
             train(path_of(runs[i].name), runs[i].sets);
 }
 
-/* An evaluation of a run's folder has the loss that the run had at its end: the
- * same bits, for every cut. */
+/* The evaluation of a run folder gives the last evaluation loss of the run, bit
+ * for bit, for every partition. */
 static void a_run_is_evaluated_as_in_training(void **state)
 {
     (void)state;
@@ -432,7 +434,8 @@ static void batch_sizes_give_the_same_score(void **state)
     }
 }
 
-/* The same weights by every name, also far from their run. */
+/* A model can be named by its run, its checkpoints or one checkpoint, also
+ * outside its run; the weights are the same. */
 static void one_model_has_many_names(void **state)
 {
     static const int32_t ids[] = { 7, 8, 9, 10 };
@@ -457,10 +460,11 @@ static void one_model_has_many_names(void **state)
     free_tensors(&want);
 }
 
-/* ---- Questions ---------------------------------------------------------- */
+/* ---- Questions with choices --------------------------------------------- */
 
-/* Of CHID's questions: the answers that the logits of the last token prefer among
- * the ten choices, by a literal reading of dev.json. */
+/* The answer to a CHID question is the choice with the largest logit at the
+ * last token. The expected number of right answers comes from a simple parser
+ * of dev.json. */
 static void questions_are_answered_by_choices(void **state)
 {
     static char data[600];
@@ -480,8 +484,8 @@ static void questions_are_answered_by_choices(void **state)
     (void)state;
     snprintf(data, sizeof(data), "data_dir=%s", golden("chid"));
     train(path_of("cpm"), with);
-    /* [[20, ...], [{"sent": [..], "truth": 3}, ...]]: numbers at depth 4 are ids,
-     * the one at depth 3 behind them is the truth. */
+    /* [[20, ...], [{"sent": [..], "truth": 3}, ...]]: numbers at depth 4 are
+     * ids, the number after them at depth 3 is the truth. */
     file = fopen(golden("chid/dev.json"), "r");
     assert_non_null(file);
     while ((c = fgetc(file)) != EOF) {
@@ -531,7 +535,7 @@ static void questions_are_answered_by_choices(void **state)
     }
 }
 
-/* ---- Mistakes ----------------------------------------------------------- */
+/* ---- Wrong folders and settings ----------------------------------------- */
 
 static void touch(const char *path)
 {
@@ -655,7 +659,8 @@ static void ranks_are_threads_one_per_stage(void **state)
     }
 }
 
-/* Rank 0 has the input, so the first stage must be there if ranks are processes. */
+/* Rank 0 has the input, so it must have the first stage if ranks are
+ * processes. */
 static void the_first_stage_is_on_rank_0(void **state)
 {
     const char *sets[] = { "stages=2", "distributed_backend=mpi", NULL };
@@ -675,7 +680,7 @@ static void the_first_stage_is_on_rank_0(void **state)
     close_model(&model);
 }
 
-/* ---- All together ------------------------------------------------------- */
+/* ---- Set-up ------------------------------------------------------------- */
 
 static int set_up(void **state)
 {

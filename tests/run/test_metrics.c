@@ -1,5 +1,5 @@
 /* The reader of metrics.jsonl reads numbers as strtod() does, skips broken
- * lines, and takes files that end anywhere. */
+ * lines, and accepts files that end anywhere. */
 #include "run/metrics.h"
 
 #include "lib/removelib.h"
@@ -73,7 +73,7 @@ static void test_events(void **state)
     assert_true(r.bubble_forecast == 3 && r.bubble_measured == 4);
 }
 
-/* Random decimals of all lengths are those of strtod(), bit for bit. */
+/* Random decimals of all lengths equal those of strtod(), bit for bit. */
 static void test_numbers(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void test_refused(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(bad); i++) {
         size_t n = strlen(bad[i]);
-        char *exact = malloc(n + 1); /* for tools that see reads behind it */
+        char *exact = malloc(n + 1); /* sanitizers see a read behind its end */
 
         assert_non_null(exact);
         memcpy(exact, bad[i], n);
@@ -135,7 +135,7 @@ static void test_refused(void **state)
     }
 }
 
-/* A text or a list that does not fit is cut. */
+/* A text or a list that does not fit into the record is cut. */
 static void test_long_values(void **state)
 {
     char line[8192] = "{\"step\": 1, \"why\": \"";
@@ -155,7 +155,7 @@ static void test_long_values(void **state)
     assert_true(r.memory.at[VP_METRICS_STAGES - 1] == VP_METRICS_STAGES - 1);
 }
 
-/* ---- Files ------------------------------------------------------------------ */
+/* ---- Whole files -------------------------------------------------------- */
 
 static char folder[] = "/tmp/vpipe_metrics_XXXXXX";
 
@@ -222,7 +222,8 @@ static void test_file(void **state)
     check_file("", 0, 0, 0, 0);
     check_file(cut, sizeof(cut) - 1, 12, 2, 2);
     check_file(nul, sizeof(nul) - 1, 2, 1, 1);
-    /* A line that is too long, of every length around the buffer's. */
+    /* Lines of all lengths around that of the buffer; longer ones are
+     * skipped. */
     for (int n = VP_METRICS_LINE - 20; n < VP_METRICS_LINE + 20; n++) {
         bool fits = n + 3 < VP_METRICS_LINE;
 
@@ -232,7 +233,7 @@ static void test_file(void **state)
         check_file(text, (size_t)n + sizeof(end) - 1, fits ? 47 : 7, !fits,
                    !fits);
     }
-    /* The end of a line that is too long is no record of its own. */
+    /* The end of a line that is too long is not read as another record. */
     memset(text, 'a', LONG);
     memcpy(text + VP_METRICS_LINE - 1, end + 3, sizeof(end) - 3);
     check_file(text, VP_METRICS_LINE - 1 + sizeof(end) - 4, 0, 1, 1);

@@ -1,5 +1,5 @@
-/* A plan for another machine names what this one lacks, and only what the
- * configuration itself asks for is refused. */
+/* A plan for another machine lists the resources that this machine lacks. Only
+ * errors of the configuration itself are refused. */
 #include "config/load.h"
 #include "run/missing.h"
 #include "run/run.h"
@@ -21,20 +21,20 @@ static const char small[] = "model_type: gpt2\nvocab: 64\nhidden: 32\n"
                             "seq_length: 16\nbatch_size: 4\ndropout: 0.0\n"
                             "threads_per_stage: 1\nlog_directory: /tmp\n";
 
-/* Needs some 10 TiB. */
+/* A model that needs about 10 TiB. */
 #define HUGE_MODEL                                                    \
     "model_type: gpt2\nvocab: 64\nhidden: 32\nlayers: 48\nheads: 2\n" \
     "positions: 16\nseq_length: 16\nbatch_size: 16777216\n"           \
     "log_directory: /tmp\n"
 
-/* On a GPU of capability 9.0 its attention has smaller temporaries than on
- * others. */
+/* On a GPU of capability 9.0, attention of this model has smaller temporaries
+ * than on others. */
 #define GPU_MODEL                                                  \
     "model_type: gpt2\nvocab: 512\nhidden: 512\nlayers: 2\n"       \
     "heads: 8\npositions: 1024\nseq_length: 1024\nbatch_size: 8\n" \
     "dropout: 0.0\nprecision: bf16\nlog_directory: /tmp\n"
 
-/* `small` and more, or a whole file. */
+/* Parses `small` followed by `more`, or `more` alone if it is a whole file. */
 static void load(struct vp_config *out, const char *more)
 {
     struct vp_err err = { .text = "" };
@@ -47,7 +47,7 @@ static void load(struct vp_config *out, const char *more)
         fail_msg("%s", err.text);
 }
 
-/* ---- Text --------------------------------------------------------------- */
+/* ---- The text ----------------------------------------------------------- */
 
 static void text_is_cut_not_overrun(void **state)
 {
@@ -65,9 +65,10 @@ static void text_is_cut_not_overrun(void **state)
     assert_int_equal(strlen(missing.text), sizeof(missing.text) - 1);
 }
 
-/* ---- What a finished plan needs ----------------------------------------- */
+/* ---- Needs of a finished plan ------------------------------------------- */
 
-/* Two GPUs of 1000 bytes, of which 400 are free; the second does not answer. */
+/* Two GPUs with 1000 bytes, of which 400 are free; the second one returns an
+ * error. */
 static int two_devices(struct vp_err *why)
 {
     (void)why;
@@ -84,8 +85,9 @@ static enum vp_status describe(int device, bool rates,
     return VP_OK;
 }
 
-/* Stages of 300 bytes on two ranks and of 100 on one, whose checkpoints have
- * `n_params` parameters. */
+/* Returns the missing resources of a plan with a stage of 300 bytes on two
+ * ranks and one of 100 bytes on one rank. Checkpoints have `n_params`
+ * parameters; 0: there is no run folder. */
 static const char *find(const char *yaml, const int *devices,
                         struct vp_host_need host, int64_t n_params)
 {
@@ -135,7 +137,7 @@ static void memory_of_gpus_is_counted(void **state)
     assert_string_equal(find("", together, none, 0),
                         "memory of GPU 0 (700 B needed, 400 B left)");
     assert_string_equal(find("", silent, none, 0), "GPU 1 (silence)");
-    /* What other hosts have is not known. */
+    /* The GPUs of other hosts are not known. */
     assert_string_equal(find(mpi, together, none, 0), "");
 }
 
@@ -206,8 +208,8 @@ static enum vp_status plan(const char *yaml, bool elsewhere, int64_t max_steps,
     return st;
 }
 
-/* Refused where it is to run here, with `cause`; planned for elsewhere, with
- * `lack`. */
+/* Checks that `yaml` is refused with `cause` for this machine, and planned with
+ * the missing resource `lack` for another one. */
 static void expect(const char *yaml, const char *cause, const char *lack,
                    struct seen *seen)
 {
@@ -234,7 +236,8 @@ static void memory_is_planned_elsewhere(void **state)
     assert_non_null(strstr(seen.missing, " TiB needed, "));
     assert_int_equal(seen.n_stages, 2);
     assert_true(seen.bubble > 0.0);
-    /* Checkpoints of 2.5e12 parameters and their moments. */
+    /* Checkpoints of 2.5e12 parameters and their moments do not fit the
+     * disk. */
     assert_int_equal(plan("model_type: gpt2\nhidden: 65536\nheads: 64\n"
                           "layers: 48\nbatch_size: 1\ndevice: cpu\n"
                           "total_steps: 9\nlog_directory: /tmp\n",
@@ -242,11 +245,11 @@ static void memory_is_planned_elsewhere(void **state)
                      VP_OK);
     assert_non_null(
         strstr(seen.missing, "disk space for checkpoints in /tmp ("));
-    /* The plan's own limit is no property of a machine. */
+    /* memory_limit is part of the configuration, not of a machine. */
     assert_int_equal(plan("memory_limit: 1K\n", true, 0, &seen, &err),
                      VP_ERR_INVALID);
     assert_non_null(strstr(err.text, "memory_limit is 1 KiB"));
-    /* Nothing is lacking for a small one. */
+    /* A small model lacks nothing. */
     assert_int_equal(plan("device: cpu\n", true, 0, &seen, &err), VP_OK);
     assert_string_equal(seen.missing, "");
 }
@@ -269,7 +272,7 @@ static void data_is_not_needed(void **state)
     assert_int_equal(seen.n_steps, 9);
     assert_int_equal(plan(steps, true, 0, &seen, &err), VP_OK);
     assert_int_equal(seen.n_steps, 77);
-    /* Data that is here is read, whatever else is not. */
+    /* Data that exists is read, even for another machine. */
     assert_int_equal(plan("data_dir: /dev/null\n", true, 0, &seen, &err),
                      VP_ERR_INVALID);
 }
@@ -281,7 +284,7 @@ static void devices_are_not_needed(void **state)
     bool found;
 
     (void)state;
-    /* On a machine with a GPU nothing is lacking. */
+    /* A machine with a GPU lacks nothing. */
     found = plan("precision: fp16\n", false, 0, &seen, &err) == VP_OK;
     assert_int_equal(plan("precision: fp16\n", true, 0, &seen, &err), VP_OK);
     assert_int_equal(seen.missing[0] == '\0', found);
@@ -290,9 +293,9 @@ static void devices_are_not_needed(void **state)
         assert_non_null(strstr(seen.missing, "GPU"));
         assert_int_equal(plan("device: cuda\n", true, 0, &seen, &err), VP_OK);
         assert_non_null(strstr(seen.missing, "GPU"));
-        assert_null(strstr(seen.missing, "device 0")); /* not tried to open */
-        /* Bytes of a GPU, also without the plugin; this machine's memory is not
-         * asked for. */
+        assert_null(strstr(seen.missing, "device 0")); /* none was opened */
+        /* The price is that of a GPU, also without the CUDA plugin. The memory
+         * of this host is not compared. */
         assert_int_equal(plan(HUGE_MODEL "precision: bf16\ndevice: cuda\n",
                               true, 0, &seen, &err),
                          VP_OK);
@@ -307,7 +310,7 @@ static void devices_are_not_needed(void **state)
                          VP_OK);
         assert_int_equal(seen.bytes, 3014500352);
     }
-    /* A CPU that was asked for does not compute in fp16 anywhere. */
+    /* fp16 on a CPU is refused for every machine. */
     assert_int_equal(
         plan("precision: fp16\ndevice: cpu\n", true, 0, &seen, &err),
         VP_ERR_INVALID);
@@ -317,7 +320,7 @@ static void devices_are_not_needed(void **state)
     assert_string_equal(seen.missing, "");
 }
 
-/* Cores that machines names, of a process that may use one of them. */
+/* `machines` names two cores; the process may use only one of them. */
 static void cores_are_not_needed(void **state)
 {
     static const char yaml[] = "device: cpu\nstages: 2\n"

@@ -1,5 +1,5 @@
 /* With precision: auto the ranks agree on one precision, and a resumed run
- * keeps it. */
+ * keeps its precision. */
 #include "backend/facts.h"
 #include "lib/tempfolder.h"
 #include "run/precision_agree.h"
@@ -49,7 +49,7 @@ static void ranks_agree(void **state)
         { { BF16("amx_bf16"), BF16("amx_bf16"), BF16("avx512_bf16") },
           VP_PRECISION_FP32 },
         { { FP32("avx2"), FP32("avx2"), FP32("avx2") }, VP_PRECISION_FP32 },
-        /* GPUs have no such name. */
+        /* GPUs have no instruction set name. */
         { { BF16(""), BF16(""), BF16("") }, VP_PRECISION_BF16 },
         { { BF16(""), BF16("amx_bf16"), BF16("") }, VP_PRECISION_BF16 },
         { { BF16("amx_bf16"), BF16(""), BF16("avx512_bf16") },
@@ -65,8 +65,8 @@ static void ranks_agree(void **state)
                      VP_PRECISION_BF16);
 }
 
-/* Rates are far from the limit, so that a busy machine does not change what is
- * chosen. */
+/* The measured rates are far from the limit, so the choice does not change on a
+ * busy machine. */
 static void preference_is_stable(void **state)
 {
     bool first = vp_cores_prefer_bf16();
@@ -80,9 +80,9 @@ static void preference_is_stable(void **state)
         assert_true(first);
 }
 
-/* ---- A run that goes on ------------------------------------------------- */
+/* ---- A resumed run ------------------------------------------------------ */
 
-/* Trains one step into folder `run`. */
+/* Trains one step in folder `run`. */
 static void train_one_step(const char *text)
 {
     const struct vp_run_options options = { .output = "run", .max_steps = 1 };
@@ -99,7 +99,7 @@ static void train_one_step(const char *text)
     vp_config_release(&config);
 }
 
-/* What `text` becomes when it goes on with `resume`. */
+/* Returns the precision of `text` if `resume` is resumed. */
 static enum vp_precision precision_of(const char *text, const char *resume)
 {
     struct vp_config_source from = { .path = "a.yml",
@@ -120,8 +120,8 @@ static enum vp_precision precision_of(const char *text, const char *resume)
     return got;
 }
 
-/* auto goes on as the run was, whatever this machine prefers; what the user says
- * counts more. */
+/* A resumed run with `auto` keeps its precision, whatever this machine prefers.
+ * A precision that the user names has priority. */
 static void a_run_keeps_its_precision(void **state)
 {
     static const char *const texts[] = { MODEL("fp32"), MODEL("bf16") };
@@ -142,13 +142,15 @@ static void a_run_keeps_its_precision(void **state)
         }
         assert_int_equal(remove_tree("run"), 0);
     }
-    /* Where nothing can be read, opening the checkpoint will say so. */
+    /* A folder that cannot be read is ignored here: opening the checkpoint
+     * reports it. */
     assert_int_equal(precision_of(MODEL("auto"), "run"),
                      vp_cores_prefer_bf16() ? VP_PRECISION_BF16
                                             : VP_PRECISION_FP32);
 }
 
-/* A pipe cannot be read again. */
+/* A configuration from a pipe cannot be read a second time with the agreed
+ * precision. */
 static void a_pipe_is_refused(void **state)
 {
     static const char text[] = MODEL("auto");

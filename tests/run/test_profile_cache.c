@@ -1,4 +1,4 @@
-/* Profiles are read from the cache as they were written; stale and damaged
+/* Profiles are read from the cache as they were written. Stale and damaged
  * files are not used, and a cache that cannot be written does no harm. */
 #include "run/machine_profile.h"
 #include "run/profile_cache.h"
@@ -25,7 +25,7 @@ static void hear(void *ctx, const char *line)
     n_notices++;
 }
 
-/* The only entry of the cache. */
+/* Finds the only file in the cache. */
 static void find_file(const char *folder, char path[600])
 {
     DIR *dir = opendir(folder);
@@ -39,7 +39,7 @@ static void find_file(const char *folder, char path[600])
             n++;
         }
     closedir(dir);
-    assert_int_equal(n, 1); /* and no temporary file */
+    assert_int_equal(n, 1); /* no temporary file is left */
 }
 
 static char *read_all(const char *path)
@@ -115,14 +115,14 @@ static void round_trip(void **state)
     get(&config, &arena, &other);
     assert_false(same_seconds(&first, &other));
     config.measure = false;
-    get(&config, &arena, &second); /* written over */
+    get(&config, &arena, &second); /* the file was overwritten */
     assert_true(same_seconds(&other, &second));
     find_file(folder, path);
     assert_int_equal(n_notices, 0);
     vp_arena_release(&arena);
 }
 
-/* Replaces the first `from` of the file by `to`. */
+/* Replaces the first `from` in the file by `to`. */
 static void edit(const char *path, const char *from, const char *to)
 {
     char *text = read_all(path), *at = strstr(text, from);
@@ -169,7 +169,7 @@ static void stale_and_damaged(void **state)
         if (strncmp(notices, want, strlen(want)) != 0)
             fail_msg("%s\n%s", notices, want);
         n_notices = 0;
-        get(&config, &arena, &again); /* it was rewritten */
+        get(&config, &arena, &again); /* the file was rewritten */
         assert_int_equal(n_notices, 0);
     }
     text = read_all(path);
@@ -182,13 +182,13 @@ static void stale_and_damaged(void **state)
     assert_int_equal(n_notices, 1);
     assert_non_null(strstr(notices, "damaged (a block is missing)"));
     n_notices = 0;
-    write_all(path, ""); /* a file of another program, or of a crash */
+    write_all(path, ""); /* a crash left an empty file */
     get(&config, &arena, &again);
     assert_int_equal(n_notices, 1);
     vp_arena_release(&arena);
 }
 
-/* A cache that cannot be written costs one line. */
+/* A cache that cannot be written causes one notice. */
 static void not_writable(void **state)
 {
     char file[300], folder[400];
@@ -207,7 +207,8 @@ static void not_writable(void **state)
     vp_arena_release(&arena);
 }
 
-/* Threads, ranks, precision and model have profiles of their own. */
+/* Each number of threads, number of ranks, precision and model has its own
+ * profile. */
 static void names_differ(void **state)
 {
     char folder[300];

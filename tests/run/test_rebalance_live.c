@@ -1,5 +1,5 @@
 /* A run whose rank becomes slow, with kernels that sleep, moves by itself and
- * is soon as fast as the best plan for the new times.
+ * soon is nearly as fast as the best plan for the new times.
  *
  *   test_rebalance_live [FILE.svg]
  *
@@ -23,7 +23,7 @@ enum { N_RANKS = 4, N_MB = 4, SLOW_RANK = 1, SOON = 50, N_TRIES = 5 };
 static atomic_bool is_slow;
 static const char *drawing; /* a file, or NULL */
 
-/* Before every action, on the thread of its rank. */
+/* Sets the speed of a rank; called before every action on the rank's thread. */
 static enum vp_fault slow_down(void *ctx, int rank,
                                const struct vp_action *action)
 {
@@ -51,7 +51,8 @@ static const struct setup *sleeping(const int *partition)
 
 /* ---- The best plan ------------------------------------------------------ */
 
-/* Simulated, with the true times of all stages; the unit does not matter. */
+/* Returns the simulated seconds of a step with the true times of all stages, in
+ * any unit. */
 static double simulate(const struct run *run, const int *partition, bool slow)
 {
     struct vp_plan plan = run->config.plan;
@@ -96,16 +97,16 @@ static void find_best(const struct run *run, bool slow, int *best)
             }
 }
 
-/* ---- Runs --------------------------------------------------------------- */
+/* ---- Runs with a slow rank ---------------------------------------------- */
 
 struct watched {
     struct vp_rebalance *rebalance; /* NULL: the plan stays */
     struct vp_trainer *trainer;
-    int64_t minibatch, count_from; /* minibatches */
-    double seconds;                /* of the steps after count_from */
+    int64_t minibatch, count_from; /* done so far; start of the timing */
+    double seconds;                /* time of the steps after count_from */
     int n_steps;
     int n_moves;
-    double pause; /* the longest, in seconds */
+    double pause; /* longest pause, in seconds */
 };
 
 static bool on_step(void *ctx, const struct vp_step_report *report)
@@ -141,7 +142,8 @@ static void draw(struct vp_trace *trace)
     free(text);
 }
 
-/* From the last work under the plan before to the first one under the next. */
+/* Returns the time from the last action under the old plan to the first one
+ * under the new plan. */
 static double pause_of(struct vp_trainer *trainer)
 {
     int64_t last = 0, first = INT64_MAX;
@@ -165,7 +167,7 @@ static double pause_of(struct vp_trainer *trainer)
     return (double)(first - last) * 1e-9;
 }
 
-/* Steps until `minibatch` minibatches are done. */
+/* Makes steps until `minibatch` minibatches are done. */
 static void train_until(struct watched *w, int64_t minibatch)
 {
     struct vp_rebalance_move move;
@@ -190,7 +192,7 @@ static void train_until(struct watched *w, int64_t minibatch)
     }
 }
 
-/* Seconds of a step of the partition, while the rank is slow. */
+/* Returns the seconds of a step under `partition` while the rank is slow. */
 static double time_static(const int *partition)
 {
     struct watched w = { .count_from = N_MB };
@@ -205,7 +207,7 @@ static double time_static(const int *partition)
     return w.seconds / w.n_steps;
 }
 
-/* Returns true if the run moved in time, and fast. */
+/* Returns true if the run moved in time and was fast afterwards. */
 static bool repairs_itself(const char *folder)
 {
     static struct vp_config config = { .rebalance = true };
@@ -252,7 +254,7 @@ static void a_rank_becomes_slow(void **state)
 
     (void)state;
     assert_non_null(mkdtemp(folder));
-    /* Other programs may keep a rank from its core when it should wake. */
+    /* A busy machine may wake a rank late, so the run is repeated. */
     while (!repairs_itself(folder))
         assert_true(++n_tries <= N_TRIES);
     rmdir(folder);
@@ -265,6 +267,6 @@ int main(int argc, char **argv)
     };
 
     drawing = argc > 1 ? argv[1] : NULL;
-    prctl(PR_SET_TIMERSLACK, 1000); /* nanoseconds; rank threads inherit it */
+    prctl(PR_SET_TIMERSLACK, 1000); /* nanoseconds; inherited by rank threads */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

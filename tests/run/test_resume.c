@@ -1,6 +1,6 @@
-/* Runs that are stopped, killed or meet a failing disk continue with the losses
- * of an unbroken run, or name the file at fault. VP_FULL=1 tries every call and
- * many more moments. */
+/* Runs that are stopped, killed or meet a failing disk are resumed with the
+ * losses of a run without interruption, or name the file at fault. VP_FULL=1
+ * tries every call and many more moments. */
 #include "ckpt/io.h"
 #include "ckpt/manifest.h"
 #include "lib/resumelib.h"
@@ -26,7 +26,7 @@ static bool full(void)
     return text && text[0] == '1';
 }
 
-/* ---- Faults ------------------------------------------------------------- */
+/* ---- Wrapped calls ------------------------------------------------------ */
 
 int __wrap_flock(int fd, int operation);
 
@@ -54,9 +54,10 @@ int __wrap_fsync(int fd)
     return __real_fsync(fd);
 }
 
-/* ---- Runs --------------------------------------------------------------- */
+/* ---- Order of writes ---------------------------------------------------- */
 
-/* The line of a step is in the file that is synced before the name is there. */
+/* Counts syncs of metrics.jsonl, and those that come before the checkpoint of
+ * the same step has its name. */
 static void note_sync(int fd)
 {
     char link[64], path[300], name[64];
@@ -77,9 +78,10 @@ static void note_sync(int fd)
         job_shared->n_early++;
 }
 
-/* ---- Results ------------------------------------------------------------ */
+/* ---- Resuming ----------------------------------------------------------- */
 
-/* A run that was stopped somehow goes on to the same end. */
+/* Resumes a run that was stopped, and checks that its losses are those of
+ * `want`. */
 static void check_goes_on(const struct job *job, const char *want)
 {
     int64_t step = newest_step(job->output);
@@ -88,7 +90,7 @@ static void check_goes_on(const struct job *job, const char *want)
     rest.strike_at = rest.kill_ms = 0;
     rest.resume = job->output;
     rest.output = NULL;
-    if (step < 0) { /* too early for any checkpoint: refused, not begun anew */
+    if (step < 0) { /* no checkpoint yet: refused, not started anew */
         assert_int_equal(run_job(&rest), 1);
         return;
     }
@@ -114,12 +116,12 @@ static void check_every_call(const struct job *base, int error)
         job.strike_at = at;
         job.strike_error = error;
         if (error == 0) {
-            /* Threads interleave: there may be a few calls less. */
+            /* Threads interleave: a run may make a few calls less. */
             int status = run_job(&job);
 
             assert_true(status == STOPPED || (status == 0 && at > n_calls - 8));
         } else {
-            run_job(&job); /* fails, or does without */
+            run_job(&job); /* the run fails or tolerates the error */
         }
         check_goes_on(&job, want);
     }
@@ -142,7 +144,7 @@ static void disk_full_at_a_call(void **state)
         check_every_call(&stream_job, EIO);
 }
 
-/* ---- Killed ------------------------------------------------------------- */
+/* ---- Killed at any time ------------------------------------------------- */
 
 static void killed_at_any_moment(void **state)
 {
@@ -167,7 +169,7 @@ static void killed_at_any_moment(void **state)
     }
 }
 
-/* ---- Damaged ------------------------------------------------------------ */
+/* ---- Damaged checkpoints ------------------------------------------------ */
 
 static char *file_in(const char *step, const char *name)
 {
@@ -236,7 +238,7 @@ static void damaged_checkpoints_are_passed_over(void **state)
         assert_int_equal(job_shared->resumed, 6);
         assert_non_null(strstr(job_shared->notices, "step-8"));
         assert_same_trace("run", want);
-        /* With all of them broken, nothing starts. */
+        /* A run with only damaged checkpoints is not resumed. */
         damage(how, "step-8");
         damage(how, "step-6");
         damage(how, "step-4");
@@ -247,9 +249,10 @@ static void damaged_checkpoints_are_passed_over(void **state)
     }
 }
 
-/* ---- What is newer ------------------------------------------------------ */
+/* ---- Unreadable and newer checkpoints ----------------------------------- */
 
-/* A run of eight steps whose newest checkpoint cannot be read for now. */
+/* The newest checkpoint of a run of eight steps cannot be read: the run is not
+ * resumed from an older one without the user's order. */
 static void unreadable_checkpoints_stop_the_run(void **state)
 {
     static const char *const files[] = { "step-8/block-0001", "step-8/manif" };
@@ -289,8 +292,8 @@ static bool log_says(const char *text)
     return found;
 }
 
-/* The remedy that the message names: the newer one is set aside, and is there
- * until the run has a checkpoint of its own. */
+/* The message proposes to name an older checkpoint. Doing so sets the newer one
+ * aside until the resumed run has a checkpoint of its own. */
 static void an_older_one_may_be_named(void **state)
 {
     struct job job = sync_job, rest = sync_job, idle;
@@ -303,7 +306,7 @@ static void an_older_one_may_be_named(void **state)
     rest.output = NULL;
     rest.resume = "run/checkpoints/step-6";
     idle = rest;
-    idle.max_steps = 6; /* nothing is left to do, and to save */
+    idle.max_steps = 6; /* no step is left, and no checkpoint to save */
     must_run_job(&idle);
     assert_int_equal(access(file_in("step-8.aside-1", "manifest.json"), F_OK),
                      0);
@@ -335,7 +338,8 @@ static void a_fallback_is_logged(void **state)
     forget("run");
 }
 
-/* Another run of this folder ends between the call and the lock. */
+/* Finishes the run in another process, between the start of the resumed one and
+ * its lock. */
 static void finish_the_run(void)
 {
     struct job rest = sync_job;
@@ -389,7 +393,7 @@ static void metrics_reach_the_disk_first(void **state)
 
 /* ---- Forged manifests --------------------------------------------------- */
 
-/* Gives a fact of a checkpoint another value, under a right checksum. */
+/* Changes a fact of a checkpoint; the checksum is right. */
 static void forge(const char *step, const char *key, const char *value)
 {
     struct vp_manifest manifest;

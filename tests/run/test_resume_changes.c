@@ -1,4 +1,4 @@
-/* A resumed run may have other stages, depths and replicas; changes are
+/* A run may be resumed with other stages, depths and replicas. Changes are
  * reported, and forbidden ones are refused. */
 #include "ckpt/search.h"
 #include "lib/resumelib.h"
@@ -60,9 +60,10 @@ static void any_number_of_stages_goes_on(void **state)
     free(want);
 }
 
-/* ---- Loss scales -------------------------------------------------------- */
+/* ---- Facts of a checkpoint ---------------------------------------------- */
 
-/* What a list of the newest checkpoint says of its blocks. */
+/* Checks the list `key` of the newest checkpoint, which has a value per
+ * block. */
 static void check_facts(const char *key, int a, int b, int c)
 {
     char folder[300], text[64], *list = NULL;
@@ -85,10 +86,10 @@ static void check_fact(const char *key, int want)
     check_facts(key, want, want, want);
 }
 
-/* ---- Counts of blocks --------------------------------------------------- */
+/* ---- Updates per block -------------------------------------------------- */
 
-/* Blocks of stages that were updated less often than others go on in one stage,
- * each with its own count, and stop and go on again without a change. */
+/* Blocks of two stages that have had different numbers of updates continue in
+ * one stage, each with its own count. A further stop changes nothing. */
 static void blocks_keep_their_counts(void **state)
 {
     struct job part = { .sets = { "partition=[2, 1]", "sync_mode=asp",
@@ -121,7 +122,8 @@ static void blocks_keep_their_counts(void **state)
     free(want);
 }
 
-/* The row of good updates goes on under any number of stages. */
+/* The number of updates since the last overflow is resumed, for any number of
+ * stages. */
 static void a_scale_goes_on(void **state)
 {
     static const char *const rest_sets[] = { "stages=1", "stages=3" };
@@ -155,7 +157,7 @@ static void a_scale_goes_on(void **state)
     free(want);
 }
 
-/* ---- Files -------------------------------------------------------------- */
+/* ---- Tensors in files --------------------------------------------------- */
 
 static void check_as_published(const struct vp_ckpt *ckpt, const char *name,
                                const struct vp_graph *graph, vp_par par)
@@ -176,8 +178,8 @@ static void check_as_published(const struct vp_ckpt *ckpt, const char *name,
         assert_true(got[i] == want[i % rows * cols + i / rows]);
 }
 
-/* Hugging Face's GPT-2 keeps the weights of its layers as [in, out]. Nothing is
- * learnt here, so files hold the initial values. */
+/* Hugging Face's GPT-2 stores the weights of its layers as [in, out]. The
+ * learning rate is nearly 0, so the files have the initial values. */
 static void gpt2_is_saved_as_published(void **state)
 {
     static const struct vp_dims dims = { 2, 16, 0, 0 };
@@ -224,7 +226,7 @@ static void gpt2_is_saved_as_published(void **state)
     forget("run");
 }
 
-/* Weights, moments and older versions are turned back, too. */
+/* A resumed GPT-2 transposes its weights, moments and older versions back. */
 static void gpt2_goes_on(void **state)
 {
     static const char *const modes[] = { "sync_mode=bsp", "sync_mode=asp" };

@@ -1,4 +1,4 @@
-/* A folder has one run: a checkpoint is resumed in its own run, and newer
+/* A folder has one run. A checkpoint is resumed in its own run, and newer
  * checkpoints and foreign files are kept. */
 #include "lib/resumelib.h"
 
@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* A run of four steps, with checkpoints of steps 2 and 4. */
+/* Makes a run of four steps with checkpoints of steps 2 and 4. */
 static void make_run(void)
 {
     struct job job = sync_job;
@@ -25,7 +25,7 @@ static void make_run(void)
     must_run_job(&job);
 }
 
-/* Goes on from `resume`, which must be refused with this text. */
+/* Checks that resuming `resume` is refused with `text`. */
 static void refuse(const char *resume, const char *text)
 {
     struct job job = sync_job;
@@ -47,26 +47,27 @@ static void a_folder_has_one_run(void **state)
     assert_int_equal(run_job(&job), 1);
     assert_non_null(strstr(job_shared->error_text, "--resume"));
     assert_int_equal(newest_step("run"), 2);
-    /* Checkpoints alone are a run, too. */
+    /* A folder with checkpoints only also counts as a run. */
     assert_int_equal(unlink(path_in_root("run/metrics.jsonl")), 0);
     assert_int_equal(run_job(&job), 1);
     assert_int_equal(newest_step("run"), 2);
     forget("run");
 }
 
-/* Every folder can be used again, or be gone on with, or says what to do. */
+/* The folder of a run that ended early can be used again or resumed, or the
+ * message says what to do. */
 static void a_run_that_ended_early(void **state)
 {
     struct job job = sync_job, killed = sync_job;
 
     (void)state;
-    killed.strike_at = 1; /* as it makes the folder of checkpoints */
+    killed.strike_at = 1; /* when the folder of checkpoints is made */
     assert_int_equal(run_job(&killed), STOPPED);
     refuse("run", "/run holds no checkpoint: the run ended before its first "
                   "step; start it anew with --output ");
     must_run_job(&job);
     assert_int_equal(newest_step("run"), 8);
-    /* Steps, and no checkpoint. */
+    /* The run has steps but no checkpoint. */
     forget("run/checkpoints");
     assert_int_equal(run_job(&job), 1);
     assert_non_null(strstr(job_shared->error_text,
@@ -102,7 +103,7 @@ static bool is_there(const char *name)
     return access(path_in_root(name), F_OK) == 0;
 }
 
-/* What a checkpoint is made of, and nothing else. */
+/* Checks that a checkpoint has only its own files. */
 static void assert_untouched(const char *name)
 {
     DIR *dir = opendir(path_in_root(name));
@@ -134,7 +135,7 @@ static void a_checkpoint_goes_on_in_its_run(void **state)
     assert_same_trace("run", want);
     assert_int_equal(newest_step("run"), 8);
     assert_untouched("run/checkpoints/step-4");
-    /* The folder of all checkpoints means the run, too. */
+    /* The folder of all checkpoints also names the run. */
     rest.resume = "run/checkpoints";
     must_run_job(&rest);
     assert_int_equal(job_shared->resumed, 8);
@@ -192,7 +193,8 @@ static void a_copied_checkpoint_needs_a_folder(void **state)
     must_run_job(&rest);
     assert_int_equal(job_shared->resumed, 4);
     assert_untouched("copy");
-    /* What is named like a run is none without its configuration. */
+    /* A folder with the names of a run but without its configuration is no
+     * run. */
     assert_int_equal(mkdir(path_in_root("backup"), 0777), 0);
     assert_int_equal(mkdir(path_in_root("backup/checkpoints"), 0777), 0);
     assert_int_equal(

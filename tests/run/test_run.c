@@ -1,5 +1,6 @@
-/* Versions, tensors and times inside a running pipeline; capped data,
- * evaluation alone, and notices about text. */
+/* A run reports its weight versions, boundary tensors and times as asked for by
+ * `verbose`; num_minibatches limits epochs, forward_only evaluates without
+ * training, and text that is not UTF-8 is reported. */
 #include "lib/runlib.h"
 
 #include <dirent.h>
@@ -17,15 +18,15 @@
 
 #include <cmocka.h>
 
-/* ---- Seeing inside ------------------------------------------------------ */
+/* ---- Verbose reports ---------------------------------------------------- */
 
 static int max0(int n)
 {
     return n > 0 ? n : 0;
 }
 
-/* Every stage of an asynchronous pipeline uses version max(0, m - depth), in
- * forward and backward, and writes the next one. */
+/* Every stage of an asynchronous pipeline uses version max(0, m - depth) in
+ * forward and backward of minibatch m, and writes the next version. */
 static void test_versions_asp(void **state)
 {
     const char *const sets[] = {
@@ -60,7 +61,8 @@ static void test_versions_asp(void **state)
     assert_int_equal(at, heard.n_lines);
 }
 
-/* Synchronous: one version for a whole group, on each of four schedules. */
+/* A synchronous pipeline uses one version for a whole step, with each of four
+ * schedules. */
 static void test_versions_bsp(void **state)
 {
     static const char *const schedules[] = { "schedule=gpipe", "schedule=1f1b",
@@ -108,7 +110,8 @@ static void test_versions_bsp(void **state)
     }
 }
 
-/* The life of a boundary tensor: both ends, both ways, the same every time. */
+/* The sender of each boundary tensor reports it, forward and backward, with the
+ * same norm in every run. */
 static void test_tensors(void **state)
 {
     const char *const sets[] = {
@@ -149,7 +152,8 @@ static void test_tensors(void **state)
     assert_int_equal(n_ways[1], 4);
 }
 
-/* Times in the original's table, traffic by link, stages once. */
+/* Times are in the original's table, traffic is counted per link, and stages
+ * are described once. */
 static void test_time(void **state)
 {
     const char *const sets[] = { "stages=2",
@@ -187,7 +191,7 @@ static void test_time(void **state)
                               "[0-9]-8, [0-9]+ parameters, depth 0, 1 slots, "
                               "1 versions, 0 of [0-9]+ lines"),
             1);
-        /* 12 minibatches, each one message on and one back. */
+        /* Each of 12 minibatches has one message in each direction. */
         assert_int_equal(
             count_lines(heard.line[2 + 14 * r],
                         r == 0 ? "^communication: stage 0 -> stage 1: 12 "
@@ -208,11 +212,11 @@ static void test_time(void **state)
         assert_int_equal(count_lines(text, "^stages: "), 1);
         free(text);
     }
-    /* What one rank sends, the other receives. */
+    /* The bytes that one rank sends are received by the other. */
     assert_string_equal(heard.line[2 + 6] + 8, heard.line[2 + 14 + 4] + 11);
 }
 
-/* Nothing asked, nothing said. */
+/* Without `verbose` there are no reports. */
 static void test_silence(void **state)
 {
     const char *const sets[] = { "stages=2", "total_steps=2", NULL };
@@ -223,9 +227,9 @@ static void test_silence(void **state)
     assert_int_equal(heard.n_steps, 2);
 }
 
-/* ---- num_minibatches, forward_only -------------------------------------- */
+/* ---- num_minibatches and forward_only ----------------------------------- */
 
-/* A capped epoch is the beginning of the whole one. */
+/* An epoch limited by num_minibatches is the beginning of the whole epoch. */
 static void test_capped_data(void **state)
 {
     struct vp_dims dims[2] = { { 4, 8, 0, 8 }, { 4, 8, 0, 32 } };
@@ -281,8 +285,8 @@ static void write_lines(const char *path, const char *line, int n)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Bytes that are not text end a run before it makes anything, unless they are
- * to be replaced. What was replaced and what was not taken is said once. */
+/* Bytes that are not UTF-8 end a run before it creates any file, unless they
+ * are to be replaced. Replaced bytes and skipped text are reported once. */
 static void test_text_notices(void **state)
 {
     char data_dir[300];
@@ -333,8 +337,8 @@ static int count_entries(const char *path)
     return n - 2;
 }
 
-/* Only looks: the same loss as the run's own evaluation of the same batches,
- * and nothing in its folder changes. */
+/* forward_only gives the loss of the run's own evaluation of the same batches,
+ * and changes nothing in the run's folder. */
 static void test_forward_only(void **state)
 {
     const char *const sets[] = { "total_steps=6", "eval_every=6",
@@ -382,7 +386,7 @@ static void test_forward_only(void **state)
         access(path_in_run_root("looked", "checkpoints"), F_OK), 0);
 }
 
-/* A run tells its listeners, and its trace, the user's numbers. */
+/* Events and trace of a run use the user's numbers of ranks. */
 static void test_ranks_have_user_numbers(void **state)
 {
     static const char *const sets[] = { "stages=3", "ranks=[2, 0, 1]",

@@ -1,5 +1,5 @@
-/* The folder of a run has its description, plans and checkpoints; it is made
- * only where that is safe and the disk has room. */
+/* A run folder has the run's description, plans and checkpoints. It is created
+ * only where no other files are at risk and the disk has enough space. */
 #include "lib/runlib.h"
 #include "run/disk_space.h"
 #include "run/folder.h"
@@ -18,9 +18,9 @@
 
 #include <cmocka.h>
 
-/* ---- Memory that was allocated ------------------------------------------ */
+/* ---- Counted memory ----------------------------------------------------- */
 
-/* See vp_wrap() in CMakeLists.txt. */
+/* Wrapped at link time, see vp_wrap() in CMakeLists.txt. */
 enum vp_status __real_vp_device_alloc(struct vp_device *device, size_t n_bytes,
                                       void **out);
 enum vp_status __wrap_vp_device_alloc(struct vp_device *device, size_t n_bytes,
@@ -35,7 +35,7 @@ enum vp_status __wrap_vp_device_alloc(struct vp_device *device, size_t n_bytes,
     return __real_vp_device_alloc(device, n_bytes, out);
 }
 
-/* ---- The folder --------------------------------------------------------- */
+/* ---- Contents of the folder --------------------------------------------- */
 
 static void test_describe(void **state)
 {
@@ -102,8 +102,8 @@ static void test_describe(void **state)
     assert_non_null(strstr(err.text, "none/machinefile: cannot be written"));
 }
 
-/* A run's plan.json says the same as its configuration, and its logs are those
- * of the user's numbers of ranks. */
+/* plan.json of a run says the same as its configuration, and logs are named by
+ * the user's numbers of ranks. */
 static void test_folder_of_run(void **state)
 {
     const char *const sets[] = { "stages=3",
@@ -157,8 +157,8 @@ static void test_folder_of_run(void **state)
     free(text);
 }
 
-/* A plan that names recomputed operators changes no loss, and the stages take
- * the memory that was priced for it: less than without. */
+/* A plan that names recomputed operators changes no loss. The stages allocate
+ * the priced memory, which is less than without recomputation. */
 static void test_plan_with_sets(void **state)
 {
     static const char kept[] = "{\"partition\": [4, 3, 2]}";
@@ -194,7 +194,8 @@ static void test_plan_with_sets(void **state)
     assert_true(n_bytes[1] < n_bytes[0]);
 }
 
-/* A run's plan.json gives the same plan and the same losses, whatever made it. */
+/* plan.json of a run can be given to another run, which has the same plan and
+ * losses, for all kinds of plans. */
 static void test_plan_given_back(void **state)
 {
     static const char *const cases[][6] = {
@@ -242,7 +243,7 @@ static bool has_step(const char *folder, int step)
     return access(path_in_run_root(folder, name), F_OK) == 0;
 }
 
-/* Checkpoints that a run has left, of steps 1 to 64, as bits. */
+/* Returns the steps 1 to 64 that have a checkpoint, as bits. */
 static uint64_t saved_steps(const char *folder)
 {
     uint64_t steps = 0;
@@ -254,15 +255,15 @@ static uint64_t saved_steps(const char *folder)
 
 #define STEP(n) (UINT64_C(1) << ((n)-1))
 
-/* Epochs of 7 minibatches, three of them. Groups of 2 make 3 updates of an
- * epoch. A stage on two ranks ends its rounds at even minibatches, and the last
- * one is the end of the run. */
+/* The run has three epochs of 7 minibatches. Groups of 2 make 3 updates per
+ * epoch. A stage on two ranks ends its rounds at even minibatches; the last
+ * checkpoint is that of the run's end. */
 static void test_checkpoints_of_epochs(void **state)
 {
     static const struct {
         const char *sets[4];
         uint64_t want;
-        int early, last; /* a step within an epoch, and that of the end */
+        int early, last; /* a step within an epoch; the last step */
     } cases[] = {
         { { "stages=3", "sync_mode=asp" },
           STEP(7) | STEP(14) | STEP(21),
@@ -295,7 +296,8 @@ static void test_checkpoints_of_epochs(void **state)
         memcpy(losses, heard.losses, sizeof(losses));
         assert_int_equal(heard.n_steps, cases[i].last);
         assert_true(saved_steps(name) == cases[i].want);
-        /* In two parts: the same, and the end of the first part. */
+        /* A run in two parts has the same checkpoints, and one at the end of
+         * the first part. */
         snprintf(part, sizeof(part), "parts%zu", i);
         snprintf(stop, sizeof(stop), "total_steps=%d", cases[i].early);
         sets[n] = stop;
@@ -311,9 +313,10 @@ static void test_checkpoints_of_epochs(void **state)
     }
 }
 
-/* ---- Disk space --------------------------------------------------------- */
+/* ---- Places and disk space ---------------------------------------------- */
 
-/* Folders can be made in a folder, however deep, and not in a file. */
+/* A run folder can be created below a folder, at any depth, but not below a
+ * file. */
 static void test_a_place_for_a_folder(void **state)
 {
     char deep[512];
@@ -330,12 +333,12 @@ static void test_a_place_for_a_folder(void **state)
                         "--output or log_directory");
 }
 
-/* A folder for a run is new, empty or was begun by a run. */
+/* A run folder must be new, empty or begun by a run. */
 static void test_a_folder_with_other_files(void **state)
 {
     static const struct {
-        const char *name; /* of a file that is put into the folder */
-        bool good;        /* with those before it */
+        const char *name; /* file that is put into the folder */
+        bool good;        /* accepted, with all files so far */
     } cases[] = {
         { ".gitignore", true },
         { "notes.txt", false },
@@ -368,7 +371,7 @@ static void test_disk_space(void **state)
         int64_t need;
         const char *text; /* NULL: it fits */
     } cases[] = {
-        /* While the fourth is written, three are there. */
+        /* While the fourth checkpoint is written, three exist. */
         { { 10, 100, 0, 3, false, 40, "" }, 4, NULL },
         { { 10, 100, 0, 3, false, 39, "" },
           4,
@@ -386,17 +389,19 @@ static void test_disk_space(void **state)
         { { 10, 100, 0, 1, false, 15, "" },
           2,
           "15 bytes are free; free 5 bytes" },
-        /* The best one comes on top. */
+        /* The best checkpoint needs space of its own. */
         { { 10, 100, 0, 3, true, 40, "" }, 5, "set keep_checkpoints: 2, " },
-        /* A run that saves once, or not at all. */
+        /* Runs that save once, or not at all. */
         { { 10, 1, 0, 3, false, 10, "" }, 1, NULL },
         { { 10, 1, 0, 3, false, 9, "" }, 1, "space: 1 checkpoint of 10 bytes" },
         { { 10, 0, 2, 3, false, 0, "" }, 0, NULL },
-        /* Those that are there have their space; one more must have it. */
+        /* Existing checkpoints have their space; there must be space for one
+         * more. */
         { { 10, 100, 2, 3, false, 20, "" }, 2, NULL },
         { { 10, 100, 3, 3, false, 10, "" }, 1, NULL },
         { { 10, 100, 9, 3, false, 9, "" }, 1, "1 more checkpoint of" },
-        /* What was set aside takes space until the first new one is there. */
+        /* A checkpoint that was set aside needs space until the first new one
+         * is written. */
         { { 10, 100, 1, 3, false, 9, "step-75.aside-1" },
           3,
           "3 more checkpoints of 10 bytes must fit, 9 bytes are free; remove "

@@ -1,5 +1,5 @@
-/* The log has the original's lines, word by word, and metrics.jsonl has rates
- * and means. */
+/* The log has the lines of the original vPipe, word by word, and metrics.jsonl
+ * has rates and means. */
 #include "lib/runlib.h"
 #include "run/folder.h"
 #include "run/log.h"
@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* ---- The original's lines ----------------------------------------------- */
+/* ---- Lines of the original ---------------------------------------------- */
 
 static void feed(struct vp_log *log, int64_t first, int64_t last)
 {
@@ -32,8 +32,8 @@ static void feed(struct vp_log *log, int64_t first, int64_t last)
     }
 }
 
-/* Epochs of 12; print_frequency 2, so that 10 steps warm up. Step s takes s
- * seconds. */
+/* Epochs have 12 steps. With print_frequency 2 the first 10 steps are warm-up.
+ * Step s takes s seconds. */
 static void test_log_lines(void **state)
 {
     static const struct vp_score scores[] = {
@@ -107,8 +107,8 @@ static void test_log_lines(void **state)
     free(text);
 }
 
-/* Both steps after the warm-up take 11.5 s in the mean, of an epoch of 12; the
- * second epoch starts anew. */
+/* The two steps after the warm-up of an epoch of 12 take 11.5 s on average; the
+ * second epoch has its own average. */
 static void test_log_times(void **state)
 {
     static const char number[] = "Epoch ([0-9]+): ([0-9]+\\.[0-9]{3}) seconds";
@@ -122,7 +122,8 @@ static void test_log_times(void **state)
     feed(&log, 1, 24);
     vp_log_close(&log);
     text = read_run_text(path_in_run_root("times", "output.log.3"));
-    /* 23 s are 0.006 hours; in full 11.5 x 12 = 138 s are 0.038. */
+    /* 11 + 12 = 23 s are 0.006 hours; a whole epoch of 11.5 x 12 = 138 s is
+     * 0.038 hours. */
     assert_non_null(
         strstr(text, "Stage: [2] Epoch: [0][12/12]\tTime: 11.500 (11.500)\t"
                      "Epoch time [hr]: 0.006 (0.038)\tMemory: 0.001 (0.001)\t"
@@ -144,7 +145,7 @@ static void test_log_times(void **state)
     free(text);
 }
 
-/* The lines of a log that say the loss of an iteration. */
+/* Checks the lines of a log that have the loss of an iteration. */
 static void assert_losses(const char *path, const char *want)
 {
     char *text = read_run_text(path), *save = NULL;
@@ -161,8 +162,8 @@ static void assert_losses(const char *path, const char *want)
     free(text);
 }
 
-/* However short an epoch or a run is, the losses of its first and last steps
- * are logged. A step without labels has none. */
+/* The losses of the first and the last step of an epoch or run are always
+ * logged. A step without labels has no loss. */
 static void test_log_iterations(void **state)
 {
     static const struct {
@@ -170,7 +171,7 @@ static void test_log_iterations(void **state)
         int64_t every, last, n_steps;
         const char *want;
     } cases[] = {
-        /* Epochs of 12, shorter than print_frequency. */
+        /* Epochs of 12 steps, shorter than print_frequency. */
         { 1, 100, 24, 24,
           "Epoch 0, Iteration 0, Loss: 9.0000\n"
           "Epoch 0, Iteration 11, Loss: -2.0000\n"
@@ -186,7 +187,7 @@ static void test_log_iterations(void **state)
           "Epoch 0, Iteration 5, Loss: 4.0000\n"
           "Epoch 0, Iteration 10, Loss: -1.0000\n"
           "Epoch 0, Iteration 11, Loss: -2.0000\n" },
-        /* Groups of 4, every 20 minibatches of 48. */
+        /* Groups of 4 minibatches, logged every 20 of 48 minibatches. */
         { 4, 23, 12, 24,
           "Epoch 0, Iteration 0, Loss: 9.0000\n"
           "Epoch 0, Iteration 20, Loss: 4.0000\n"
@@ -225,7 +226,7 @@ static void test_log_iterations(void **state)
                 "[Rank 0] Stage: 0, Rank in stage: 0\n");
 }
 
-/* A loss scale has a word of its own, at the end. */
+/* The loss scale is printed at the end of the line. */
 static void test_log_scale(void **state)
 {
     struct vp_step_report report = { .step = 12,
@@ -297,7 +298,7 @@ static void test_metrics_are_rates(void **state)
     free(text);
 }
 
-/* What was skipped has no norm; that is no number in JSON. */
+/* A skipped update has no norm: JSON has null instead of infinity. */
 static void test_metrics_of_a_scale(void **state)
 {
     const double norms[] = { 0.5, (double)INFINITY, 2.0 };
@@ -319,8 +320,8 @@ static void test_metrics_of_a_scale(void **state)
                            "65536, \"skipped\": 3, ");
 }
 
-/* Several lines of an epoch have the mean of their times, and a run that goes
- * on in the middle of one measures what it sees. */
+/* Several lines in an epoch have the mean of the times so far. A run resumed
+ * within an epoch has the mean of its own steps. */
 static void test_log_means(void **state)
 {
     struct fake fake;
@@ -349,7 +350,8 @@ static void test_log_means(void **state)
     free(text);
 }
 
-/* In bsp steps are groups: print_frequency 10 is 8 minibatches. */
+/* In sync_mode bsp a step is a group of 4 minibatches: print_frequency 10
+ * becomes 8. */
 static void test_log_groups(void **state)
 {
     struct fake fake;

@@ -1,5 +1,6 @@
-/* Translations equal those of transformers and of a literal beam search, for
- * any cut and batch, in order; the folder of a model sets the search. */
+/* Translations equal those of transformers and of a literal beam search for any
+ * partition and batch size, in the order of the sentences. The folder of a
+ * model sets the search. */
 #include "lib/modellib.h"
 #include "lib/removelib.h"
 #include "run/model_text.h"
@@ -20,7 +21,7 @@ enum { MAX_SENTENCES = 8, MAX_IDS = 64, LINE = 1024, PER_GROUP = 3 };
 
 static char root[64];
 
-/* ---- Running ------------------------------------------------------------ */
+/* ---- Collecting translations -------------------------------------------- */
 
 struct translations {
     int32_t ids[MAX_SENTENCES][MAX_IDS];
@@ -44,7 +45,8 @@ static enum vp_status take(void *ctx, int64_t k,
     return VP_OK;
 }
 
-/* Sets end with NULL. Fills in model and sink. */
+/* Translates with a model. `sets` end with NULL. Fills in model and sink of
+ * `with`. */
 static enum vp_status translate(const char *path, const char *const *sets,
                                 struct vp_translate_config *with,
                                 struct translations *out, struct vp_err *err)
@@ -85,7 +87,7 @@ static int read_ids(const char *text, int32_t *out)
     return n;
 }
 
-/* A line of translate.txt: sentence `k` of a group. */
+/* Reads sentence `k` of a group from a line of translate.txt. */
 static void read_line(char *line, struct stored *out, int k)
 {
     static const char *const stops[] = { [VP_BEAM_STOP_NO_GAIN] = "no_gain",
@@ -151,8 +153,9 @@ static void check_group(const struct stored *stored, const char *const *sets,
     }
 }
 
-/* With 64 tokens a minibatch has one or two rows: beams of a sentence are spread
- * over several. With a cache and without. */
+/* With a batch_size of 64 tokens a minibatch has one or two rows, so the beams
+ * of a sentence are in several minibatches. All is done with and without a
+ * cache. */
 static void ids_are_those_of_transformers(void **state)
 {
     static const char *const sets[][3] = { { NULL },
@@ -173,7 +176,7 @@ static void ids_are_those_of_transformers(void **state)
     fclose(file);
 }
 
-/* ---- Many sentences ----------------------------------------------------- */
+/* ---- Several sentences -------------------------------------------------- */
 
 static const int32_t words[] = { 9, 19, 9, 7, 2 };
 
@@ -193,8 +196,8 @@ static struct vp_translate_config greedy(const struct vp_sequence *sentences,
     return with;
 }
 
-/* One search at a time, or all: sentences come in their order, each as if it were
- * alone, whatever their lengths. */
+/* Sentences are translated one at a time or all together. They are returned in
+ * order, each with the result it has alone, for any mixture of lengths. */
 static void sentences_keep_their_order(void **state)
 {
     static const char *const sets[][2] = { { NULL }, { "batch_size=64" } };
@@ -230,7 +233,8 @@ static void sentences_keep_their_order(void **state)
         }
 }
 
-/* The model has 64 positions, which are for 64 new ids: the last one is no input. */
+/* The model has 64 positions, enough for 64 new ids: the last id is no
+ * input. */
 static void positions_end_a_translation(void **state)
 {
     struct vp_sequence sentence = { .ids = words, .n_ids = 5 };
@@ -246,8 +250,8 @@ static void positions_end_a_translation(void **state)
     assert_int_equal(got.n_ids[0], 64);
 }
 
-/* Four beams of 20 positions and a source of 16: 96 positions with keys and values
- * of 32 floats, in one decoder layer. */
+/* The cache has four beams of 20 positions and a source of 16: 96 positions
+ * with keys and values of 32 floats, in one decoder layer. */
 static void the_cache_is_planned(void **state)
 {
     static const char *const sets[] = { "memory_limit=20000", NULL };
@@ -317,7 +321,7 @@ static void bad_requests_are_refused(void **state)
            "none)");
 }
 
-/* ---- What a folder says ------------------------------------------------- */
+/* ---- Settings in a folder ----------------------------------------------- */
 
 static void write_file(const char *name, const char *text)
 {
@@ -381,7 +385,7 @@ static void searches_are_read(void **state)
     assert_int_equal(got.start, 2);
 }
 
-/* Without a folder: the ids of the data that the model was trained with. */
+/* Without a folder, the search uses the ids of the training data's format. */
 static void searches_have_defaults(void **state)
 {
     static const struct vp_model_config bytes = { .pad = 0 },
@@ -435,7 +439,8 @@ static void bad_searches_are_refused(void **state)
 
 /* ---- Text --------------------------------------------------------------- */
 
-/* Encodes, adds the ids in `more`, decodes. */
+/* Checks that `line` is encoded as `want`, and that `decoded` is decoded as
+ * `back`. */
 static void check_text(const struct vp_config *config, const char *line,
                        const int32_t *want, const int32_t *decoded,
                        int n_decoded, const char *back)
@@ -470,7 +475,8 @@ static void bytes_are_text(void **state)
     check_text(&config, "a\xC3\xA9", want, got, 6, "b \xEF\xBF\xBDx");
 }
 
-/* The first ids of a WordPiece vocabulary, as they are and as fairseq's. */
+/* The first ids of a WordPiece vocabulary, unchanged and with fairseq's
+ * offset. */
 static void tokens_are_text(void **state)
 {
     struct vp_config config = { .model = vp_model_find("translation"),
@@ -499,7 +505,7 @@ static void some_models_take_ids_only(void **state)
     assert_null(text);
 }
 
-/* ---- All together ------------------------------------------------------- */
+/* ---- Set-up ------------------------------------------------------------- */
 
 static int set_up(void **state)
 {

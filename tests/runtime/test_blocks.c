@@ -1,5 +1,6 @@
-/* Weights, gradients and moments of a block lie together; their place changes
- * no bit, and a block can be added or removed while the others stay. */
+/* The weights, gradients and moments of a block are one piece of memory. The
+ * position of the pieces changes no bit of training, and a block can be added
+ * to a stage or removed from it while the others stay in place. */
 #include "lib/halfdevice.h"
 
 #include "base/rng.h"
@@ -54,19 +55,21 @@ static void lower(const struct vp_graph *graph, int first, int n,
         fail_msg("%s", err.text);
 }
 
-/* ---- Pieces ------------------------------------------------------------- */
+/* ---- Layout of the pieces ----------------------------------------------- */
 
 static int64_t aligned(int64_t n)
 {
     return (int64_t)vp_align_up((size_t)n, VP_TENSOR_ALIGN);
 }
 
-/* Bytes of PARAM, of constants, and of tied gradients that each block has. */
+/* Bytes of a block that were seen so far: weights, constants, gradients of tied
+ * parameters. */
 struct used {
     int64_t piece, constants, tied;
 };
 
-/* Every entry lies in its block's piece, right behind the one before. */
+/* Checks that the entries of each block follow each other in the block's piece,
+ * without a gap. */
 static void check_entries(const struct vp_program *p, struct used *used)
 {
     int64_t size = vp_dtype_bytes(p->graph->dtype);
@@ -113,7 +116,7 @@ static void check_pieces(const struct vp_program *p)
         sum += block->n;
     }
     assert_int_equal(p->layout.train_bytes, end * 4);
-    if (!p->spec.bases) /* nothing is wasted */
+    if (!p->spec.bases) /* there are no gaps between the pieces */
         assert_int_equal(sum, end);
 }
 
@@ -136,9 +139,9 @@ static void pieces_hold_whole_blocks(void **state)
     }
 }
 
-/* ---- Moving ------------------------------------------------------------- */
+/* ---- Moving a block to another stage ------------------------------------ */
 
-/* What both stages have lies at the same places. */
+/* Checks that parameters which both stages have are at the same offsets. */
 static void assert_unmoved(const struct vp_program *a,
                            const struct vp_program *b)
 {
@@ -158,8 +161,9 @@ static void assert_unmoved(const struct vp_program *a,
     assert_true(n > 0);
 }
 
-/* A stage gives its first block away and gets the one behind its last, which
- * takes the free piece if that is large enough. */
+/* A stage gives away its first block and gets the block that follows its last
+ * one. The new block is put into the free piece if it fits there, else behind
+ * the others. */
 static void a_block_moves_alone(void **state)
 {
     int n_in_place = 0;
@@ -231,10 +235,10 @@ static void bad_bases_are_refused(void **state)
     vp_graph_release(&graph);
 }
 
-/* ---- Training ----------------------------------------------------------- */
+/* ---- Training with scattered blocks ------------------------------------- */
 
-/* Puts the blocks of a stage into any order, with holes between them; returns
- * the elements of the holes. */
+/* Puts the blocks of a stage into a random order with holes between them.
+ * Returns the number of elements in the holes. */
 static int64_t scatter(const struct vp_graph *graph, int first, int n,
                        int64_t *bases)
 {
@@ -269,7 +273,8 @@ static int64_t sum_moments(const struct vp_priced_plan *priced)
     return sum;
 }
 
-/* What a trainer allocates is what its plan is priced at, with holes. */
+/* Checks that a trainer allocates the priced bytes, and that the price includes
+ * the moments of the holes. */
 static void check_price(const struct setup *setup, int64_t n_holes)
 {
     struct vp_priced_plan with, without;
@@ -297,8 +302,8 @@ static void check_price(const struct setup *setup, int64_t n_holes)
     run_free(&run);
 }
 
-/* The same bits wherever blocks lie: all sums have the order of blocks and
- * tensors, not that of memory. */
+/* The position of blocks changes no bit of training, because all sums follow
+ * the order of blocks and tensors, not of addresses. */
 static void any_place_trains_the_same(void **state)
 {
     static const int three[] = { 3, 4, 2 }, four[] = { 2, 3, 2, 2 };
@@ -356,9 +361,9 @@ static void any_place_trains_the_same(void **state)
     }
 }
 
-/* ---- Counts ------------------------------------------------------------- */
+/* ---- Updates counted per block ------------------------------------------ */
 
-/* Weights as they begin, moments that are not 0. */
+/* Loads small weights, and moments that are not 0. */
 static enum vp_status load(void *ctx, const struct vp_state_item *item,
                            float *out, struct vp_err *err)
 {
@@ -375,8 +380,8 @@ static enum vp_status load(void *ctx, const struct vp_state_item *item,
 
 static const struct vp_block_count few = { 5, 1 }, many = { 12, 3 };
 
-/* One update of a run whose blocks have had `few` updates, or `many`: block b by
- * bit b. */
+/* Makes one update of a run whose blocks have had different numbers of updates:
+ * `many` for block b if bit b of `with_many` is set, else `few`. */
 static void update_once(struct setup setup, uint64_t with_many, struct run *run)
 {
     struct vp_block_count blocks[MAX_BLOCKS], after[MAX_BLOCKS];
@@ -403,8 +408,8 @@ static void update_once(struct setup setup, uint64_t with_many, struct run *run)
     }
 }
 
-/* The optimizer's step of a block depends on the updates that the block has had,
- * not on those of its stage or of other blocks. */
+/* The optimizer's step of a block depends on the number of updates of that
+ * block, not on those of its stage or of other blocks. */
 static void blocks_count_their_updates(void **state)
 {
     static const int partition[] = { 4, 5 };

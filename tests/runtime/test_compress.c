@@ -1,5 +1,5 @@
-/* Compressed messages give the same bits with every schedule, and take half the
- * bytes. */
+/* With compressed messages every schedule gives the same bits, and messages
+ * take half the bytes. */
 #include "lib/pipelinelib.h"
 
 #include <setjmp.h>
@@ -61,7 +61,8 @@ static void count_bytes(bool compress, struct vp_stage_stats stats[2])
     run_free(&run);
 }
 
-/* Of 4 samples of 20 tokens and 32 floats; targets stay as they are. */
+/* Messages have 4 samples of 20 tokens with 32 floats each. Floats are
+ * compressed to two bytes; target ids are not compressed. */
 static void compressed_floats_take_half(void **state)
 {
     const int64_t n_mb = 3 * 2, ids = 4 * 20, floats = ids * 32;

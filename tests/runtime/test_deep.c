@@ -20,7 +20,7 @@ static struct setup deep_setup(const int *depth, const int *replicas)
     return setup;
 }
 
-/* What is planned for every rank is what is allocated, to the byte. */
+/* The priced memory of all ranks is allocated, to the byte. */
 static void deep_stages_take_the_memory_planned(void **state)
 {
     static const struct {
@@ -49,11 +49,11 @@ static void deep_stages_take_the_memory_planned(void **state)
         boundary[i] = prices[1].memory.boundary;
         run_free(&run);
     }
-    /* Activations only, in rings of 2 and 5 buffers. */
+    /* Boundary memory is activations only: rings of 2 and of 5 buffers. */
     assert_int_equal(2 * boundary[1], 5 * boundary[0]);
 }
 
-/* However deep the stages are, a deadlock is found before the start. */
+/* A deadlock is found before training starts, for any depth. */
 static void deep_deadlocks_are_refused(void **state)
 {
     static const int depths[][2] = { { 0, 1 }, { 100, 101 }, { 700, 800 } };
@@ -77,8 +77,8 @@ static bool count_step(void *ctx, const struct vp_step_report *report)
     return true;
 }
 
-/* A minibatch is reported after its round: results of a long round wait for
- * that, and must all have room. */
+/* A minibatch is reported at the end of its round. The ring of results must
+ * hold all minibatches of a round that is longer than VP_RESULT_RING. */
 static void rounds_longer_than_the_result_ring(void **state)
 {
     static const int depth[] = { 1000, 0 }, replicas[] = { 9, 1 };
@@ -101,8 +101,8 @@ static void rounds_longer_than_the_result_ring(void **state)
     run_free(&run);
 }
 
-/* Stage 1 updates after every minibatch: notes on all updates that may be made
- * before the first report need a place. */
+/* Stage 1 updates after every minibatch. The ring of notes must hold all
+ * updates that may happen before the first report. */
 static void notes_on_updates_have_room(void **state)
 {
     static const int depth[] = { 500, 0 }, replicas[] = { 9, 1 };

@@ -1,9 +1,11 @@
-/* Times of a device that lags behind its host are recorded right.
+/* The timeline and the statistics show the times of the device, although the
+ * device works behind the host.
  *
- * The device is the CPU with a clock of its own: it takes 1 ms for a forward, 2
- * for a backward, 3 for an update and 5 for a copy of swapped values beside
- * these, waits for the events it is told to wait for, and reports an event to the
- * host only after more events were recorded. */
+ * The device is the CPU with a simulated clock: a forward takes 1 ms, a
+ * backward 2 ms, an update 3 ms, and a copy of swapped values 5 ms beside
+ * these. A stream waits for the events that it is told to wait for. The host
+ * can read the time of an event only after LAG more events were recorded, or
+ * after event_sync(). */
 #include "lib/trainlib.h"
 #include "trace/trace.h"
 
@@ -12,11 +14,11 @@
 
 enum { MS = 1000000, START_MS = 5000, LAG = 9 };
 
-/* The device of the calling rank. */
+/* Clock and event counters of the simulated device; each rank has its own. */
 static _Thread_local int64_t now_ns = (int64_t)START_MS * MS;
 static _Thread_local int64_t n_recorded, n_synced;
 
-/* Those of copies of swapped values. */
+/* Streams that copy swapped values. */
 enum { MAX_COPY_STREAMS = 16 };
 static struct vp_stream *_Atomic copy_streams[MAX_COPY_STREAMS];
 static atomic_int n_copy_streams;
@@ -149,7 +151,7 @@ static struct vp_backend_ops lagging(void)
     return ops;
 }
 
-/* ---- Runs --------------------------------------------------------------- */
+/* ---- Runs with a timeline ----------------------------------------------- */
 
 static const int two_stages[] = { 2, 3 };
 
@@ -161,7 +163,8 @@ static struct setup pipe_of(const char *schedule, int n_stages, int n_mb)
     setup.n_stages = n_stages;
     setup.partition = n_stages > 1 ? two_stages : NULL;
     setup.accumulation = n_mb;
-    setup.tied = strcmp(schedule, "pipedream") != 0; /* as it may be */
+    /* Asynchronous stages cannot share tied weights. */
+    setup.tied = strcmp(schedule, "pipedream") != 0;
     setup.threads = 1;
     return setup;
 }
@@ -198,7 +201,8 @@ static int64_t work_of(enum vp_action_kind kind)
     }
 }
 
-/* Every action is there, in order, with the device's time. */
+/* Checks that the events of a rank are in order and last as long as the
+ * simulated device needs. */
 static void check_events(const struct vp_trace_rank *rank)
 {
     int64_t last = 0;
@@ -230,22 +234,22 @@ static void one_stage_has_the_times_of_its_device(void **state)
     run_traced(&run, &setup, &trace);
     stats = vp_trainer_stats(run.trainer);
     check_events(&trace.ranks[0]);
-    assert_int_equal(trace.ranks[0].n_events,
-                     setup.n_steps * (3 + 3 + 2)); /* REDUCE, UPDATE */
+    /* Each step has 3 F, 3 B, REDUCE and UPDATE. */
+    assert_int_equal(trace.ranks[0].n_events, setup.n_steps * (3 + 3 + 2));
     assert_int_equal(trace.end_ns - trace.begin_ns,
                      setup.n_steps * (3 * 3 + 3) * MS);
     assert_int_equal(stats->n_forward, 3 * setup.n_steps);
     assert_int_equal(stats->forward_ns, 3 * setup.n_steps * MS);
     assert_int_equal(stats->backward_ns, 6 * setup.n_steps * MS);
-    /* Less what the host waited in it, which is real time. */
+    /* The host's waiting time is subtracted, which is real time. */
     assert_in_range(stats->update_ns, 2 * setup.n_steps * MS,
                     3 * setup.n_steps * MS);
     vp_trace_release(&trace);
     run_free(&run);
 }
 
-/* From the first F to the last B; the updates wait for each other on the host,
- * whose time is not this one. */
+/* Returns the time from the first F to the last B. Updates are left out: they
+ * wait for each other on the host, which has another clock. */
 static int64_t span_of_group(const struct vp_trace *trace)
 {
     int64_t begin = INT64_MAX, end = 0;
@@ -281,7 +285,7 @@ static void a_pipeline_shows_its_bubbles(void **state)
     for (int r = 0; r < 2; r++)
         check_events(&trace.ranks[r]);
     assert_int_equal(span_of_group(&trace), (N_MB + 1) * 3 * MS);
-    /* Stage 0 waits for its first gradient, and never again. */
+    /* Stage 0 waits only for its first gradient. */
     assert_int_equal(stats[0].forward_ns, N_MB * MS);
     assert_int_equal(stats[0].backward_ns, N_MB * 2 * MS);
     assert_int_equal(stats[0].grad.receive_ns, 3 * MS);
@@ -290,7 +294,8 @@ static void a_pipeline_shows_its_bubbles(void **state)
     run_free(&run);
 }
 
-/* The device waits for copies: that is no work. */
+/* The time in which the device waits for copies is recorded as waiting, not as
+ * work. */
 static void copies_are_waited_for(void **state)
 {
     static const double all[] = { 1.0 };
@@ -313,7 +318,7 @@ static void copies_are_waited_for(void **state)
         assert_int_equal(e->wait_ns, length(e));
         wait_ns += e->wait_ns;
     }
-    /* Of a buffer for F: each but the first F waits for it. */
+    /* Each forward but the first waits for the buffer of a copy. */
     assert_true(wait_ns >= 5 * 5 * MS);
     assert_true(vp_trainer_stats(run.trainer)->wait_ns >= wait_ns);
     vp_trace_release(&trace);
@@ -348,7 +353,7 @@ int main(void)
         cmocka_unit_test(looking_changes_no_bit),
     };
 
-    if (getenv("VP_TEST_DEVICE")) /* it is its own device */
+    if (getenv("VP_TEST_DEVICE")) /* this test brings its own device */
         return 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

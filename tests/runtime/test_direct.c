@@ -1,10 +1,11 @@
-/* Processes whose devices reach each other train with the bits of threads.
- * Memory of the host stands in for the device, and fake_nccl.c for NCCL.
+/* Processes whose devices send to each other directly train with the same bits
+ * as threads of one process. The device is simulated in host memory, and
+ * fake_nccl.c replaces NCCL; VPIPE_LIBRARIES names the folder of its library.
  *
- *   mpirun -n 2 test_direct bsp              with VPIPE_LIBRARIES where that is
+ *   mpirun -n 2 test_direct bsp
  *
- * With `mpi` after that, devices do not reach each other: all that passes through
- * memory of the host is allocated as it was priced. */
+ * With the further argument `mpi`, messages pass through host memory instead;
+ * the test checks that this memory has the priced size. */
 #include "backend/planned.h"
 #include "lib/joinlib.h"
 #include "lib/trainlib.h"
@@ -14,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- A device that is the host ------------------------------------------ */
+/* ---- A device that is simulated in host memory -------------------------- */
 
 static struct vp_processes self;
 
@@ -40,9 +41,10 @@ static enum vp_status counting_host_alloc(struct vp_device *device, size_t n,
 }
 
 static bool direct;
-static int n_gathers; /* that were tried */
+static int n_gathers; /* number of gathers that were tried */
 
-/* Members of a group reach each other's devices, or gather nothing. */
+/* Checks that members of a group can gather if their devices are connected
+ * directly, and that `gather` is NULL otherwise. */
 static void try_gather(const struct vp_members *members,
                        struct vp_stream *stream)
 {
@@ -84,7 +86,7 @@ static struct vp_backend_ops reaching(void)
     return ops;
 }
 
-/* What was sent from here, as the fake says. */
+/* Returns the number of bytes that fake_nccl.c has sent from this process. */
 static long bytes_sent(void)
 {
     long (*count)(void);
@@ -94,7 +96,7 @@ static long bytes_sent(void)
     return count();
 }
 
-/* ---- Cases -------------------------------------------------------------- */
+/* ---- Pipelines to compare ----------------------------------------------- */
 
 static const int two[] = { 2, 3 }, three[] = { 2, 1, 2 };
 static const int four[] = { 1, 1, 1, 2 };
@@ -142,8 +144,9 @@ static struct setup setup_of(const struct vp_backend_ops *device)
     return setup;
 }
 
-/* Memory of the device and of the host is what a plan that names the transports
- * is priced at, without world or device. */
+/* The allocated memory of the device and of the host is the priced one. The
+ * price is computed without world and device, from a plan that names the
+ * transport of each edge. */
 static void check_price(const struct run *run)
 {
     enum vp_edge_kind kind = direct ? VP_EDGE_DEVICE : VP_EDGE_HOST;
@@ -171,7 +174,7 @@ static void check_price(const struct run *run)
         device += priced.stages[s].memory.total;
         host += priced.stages[s].staging;
     }
-    if (!direct) /* NCCL connects with memory of its own, and frees it */
+    if (!direct) /* NCCL allocates and frees memory of its own */
         assert_int_equal(atomic_load(&n_device_bytes), device);
     assert_int_equal(atomic_load(&n_host_bytes), host);
     vp_priced_plan_release(&priced);
@@ -215,14 +218,14 @@ static void processes_give_the_bits_of_threads(void **state)
             vp_trainer_follow(processes.trainer, NULL, &what, &err), VP_OK);
         assert_int_equal(what, VP_FOLLOWED_END);
     }
-    /* All that a stage or replica tells another one is more than this. */
+    /* Every stage and replica sends more than 4000 bytes per step. */
     if (direct)
         assert_true(bytes_sent() - before > 4000L * setup.n_steps);
     assert_true((n_gathers > 0) == (direct && example->n_members > 1));
     run_free(&processes);
 }
 
-/* ---- The processes ------------------------------------------------------ */
+/* ---- Start as one of several processes ---------------------------------- */
 
 static bool join(const char *name, const char *transport)
 {
@@ -247,7 +250,7 @@ int main(int argc, char **argv)
     int n_failed;
 
     if (argc < 2)
-        return 0; /* for processes only */
+        return 0; /* without arguments there is nothing to test */
     direct = argc < 3;
     if (!join(argv[1], direct ? "nccl" : argv[2]))
         return 1;

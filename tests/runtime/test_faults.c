@@ -1,5 +1,5 @@
-/* A stalled rank, a failing action or a lost message in a running pipeline is
- * named, in time, every time. */
+/* A stalled rank, a failing action or a lost message in a running pipeline
+ * always ends the run within the time limit, and the message names it. */
 #include "lib/trainlib.h"
 
 #include "base/clock.h"
@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The watchdog's time where a test waits for it. On a busy machine a rank that
- * only waits for a core may seem stuck: a trial that ends otherwise is tried
- * again with twice the time, up to the second one. */
+/* Time limits of the watchdog. On a busy machine a rank that waits for a core
+ * may look stuck, so a trial with an unexpected diagnosis is repeated with
+ * twice the time, up to MAX_TIMEOUT_MS. */
 enum { TIMEOUT_MS = 250, MAX_TIMEOUT_MS = 4000 };
 
 enum { N_TRIALS = 100, N_WORKERS = 4 };
@@ -26,7 +26,8 @@ static int rand_at(int trial, int what, int n)
     return (int)vp_rng_below(r.v[0], (uint32_t)n);
 }
 
-/* One fault, at the n-th action of a rank that it can hit. */
+/* One fault at a random action of `rank`: the action after `countdown` others.
+ * Only sends count for VP_FAULT_DROP. */
 struct trap {
     int trial;
     enum vp_fault fault;
@@ -56,8 +57,8 @@ static enum vp_fault spring(void *ctx, int rank, const struct vp_action *action)
 
 static const int partition[] = { 2, 1, 2 };
 
-/* Messages have the user's number of a rank, which may differ from its place
- * in the schedule. */
+/* Error messages use the user's number of a rank, which may differ from its
+ * place in the schedule. */
 static const int numbers[] = { 2, 0, 1 };
 
 static int number_of(int trial, int rank)
@@ -81,7 +82,8 @@ static struct setup three_stages(int trial)
     return setup;
 }
 
-/* Runs into the trap; returns the status, the message in `err`. */
+/* Trains until the fault ends the run. Returns the status, and the message in
+ * `err`. */
 static enum vp_status run_into(struct trap *trap, int limit_ms,
                                struct vp_err *err)
 {
@@ -97,12 +99,14 @@ static enum vp_status run_into(struct trap *trap, int limit_ms,
         fail_msg("%s", err->text);
     st = vp_trainer_run(run.trainer, 12, NULL, NULL, err);
     run_free(&run);
-    /* Never a hang: the watchdog's time, and what a busy machine adds. */
+    /* The run must not hang. 30 s is the watchdog's time plus delays of a busy
+     * machine. */
     assert_true(vp_clock_seconds(start, vp_clock_ns()) < 30.0);
     return st;
 }
 
-/* What the watchdog should say of a trap that has sprung. */
+/* Writes the text that the watchdog should report for a trap that has
+ * sprung. */
 typedef void (*describe_fn)(const struct trap *trap, char *out, size_t n);
 
 static void check_watchdog(const struct trap *trap, describe_fn fn)
@@ -134,8 +138,8 @@ static void describe_stall(const struct trap *trap, char *out, size_t n)
              trap->action.mb);
 }
 
-/* Runs all trials in N_WORKERS processes, because a trial spends most of its
- * time in waiting for the watchdog. */
+/* Runs all trials in N_WORKERS processes in parallel, because a trial spends
+ * most of its time waiting for the watchdog. */
 static void run_trials(void (*check)(int trial))
 {
     pid_t workers[N_WORKERS];
@@ -150,7 +154,7 @@ static void run_trials(void (*check)(int trial))
         setenv("CMOCKA_TEST_ABORT", "1", 1); /* a failure ends the worker */
         for (int trial = w; trial < N_TRIALS; trial += N_WORKERS)
             check(trial);
-        exit(0); /* not _exit(): LeakSanitizer looks at the worker, too */
+        exit(0); /* unlike _exit(), this runs LeakSanitizer */
     }
     for (int w = 0; w < N_WORKERS; w++) {
         int status;
@@ -212,7 +216,7 @@ static void an_error_stops_all_ranks(void **state)
         struct vp_err err = { .text = "" };
         char text[64], want[160];
 
-        /* The watchdog has no part in this. */
+        /* The failing action ends the run, long before the watchdog would. */
         assert_int_equal(run_into(&trap, 20000, &err), VP_ERR_IO);
         assert_true(trap.sprung);
         vp_action_print(&trap.action, text, sizeof(text));
@@ -224,8 +228,9 @@ static void an_error_stops_all_ranks(void **state)
     }
 }
 
-/* A blackbox, which outlives its rank, has the user's numbers, too: rank 1 of
- * the schedule exchanges messages with ranks 0 and 2, called 2 and 1. */
+/* A blackbox can be read after its rank has died, and uses the user's numbers
+ * of ranks: rank 1 of the schedule exchanges messages with ranks 0 and 2, which
+ * the user calls 2 and 1. */
 static void a_blackbox_has_the_users_numbers(void **state)
 {
     static struct vp_blackbox blackbox;
@@ -251,11 +256,11 @@ static void a_blackbox_has_the_users_numbers(void **state)
     assert_true(n_peers[numbers[0]] > 0 && n_peers[numbers[2]] > 0);
 }
 
-/* Runs with copies of stage 0 that take seconds. */
+/* Trains a pipeline in which copies of swapped values of stage 0 take 4 s. */
 static enum vp_status run_late_copies(int limit_ms, struct vp_err *err)
 {
     static const double first[] = { 1.0, 0.0, 0.0 };
-    struct setup setup = three_stages(7); /* gpipe */
+    struct setup setup = three_stages(7); /* 7 selects gpipe */
     enum vp_status st;
     struct run run;
 
@@ -269,8 +274,8 @@ static enum vp_status run_late_copies(int limit_ms, struct vp_err *err)
     return st;
 }
 
-/* The rank that waits for its own copy is named, not the others, which wait for
- * its messages. */
+/* The message names the rank that waits for its own copy, not the ranks that
+ * wait for messages of that rank. */
 static void a_late_copy_is_named(void **state)
 {
     (void)state;

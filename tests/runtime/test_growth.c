@@ -19,7 +19,7 @@ struct growth_case {
     const char *name, *model, *schedule;
     int n_stages;
     double recompute;
-    bool tied, decoder; /* `decoder`: the layers are all there */
+    bool tied, decoder; /* `decoder`: only the decoder grows */
     int replicas;
     int64_t bundle_bytes;
 };
@@ -120,7 +120,7 @@ static void models_of_many_layers(void **state)
     }
 }
 
-/* Gradients whose bytes serve others, as on a GPU. */
+/* Gradients share memory with other values, as on a GPU. */
 static void lower_with_shared_gradients(void *ctx, int n)
 {
     const struct growth_case *c = ctx;
@@ -176,7 +176,7 @@ static vp_val begin_graph(struct vp_graph *g)
                     VP_NONE, VP_NONE, 1.0f, -1);
 }
 
-/* Values that share one gradient all along: the trunk of a residual network. */
+/* A residual network: all values of its trunk share one gradient. */
 static void lower_trunk(void *ctx, int n)
 {
     struct vp_graph g;
@@ -196,8 +196,8 @@ static void long_trunk(void **state)
     assert_grows_slowly("trunk", lower_trunk, NULL, 10000);
 }
 
-/* Backward makes the output of the layer norm again, for the weight gradients of
- * all its readers, which wait for that. */
+/* Backward recomputes the output of the layer norm. The weight gradients of all
+ * its readers wait for that. */
 static void lower_readers(void *ctx, int n)
 {
     struct vp_graph g;
@@ -225,8 +225,8 @@ static void many_readers(void **state)
 }
 
 /* Cross-attention of every decoder layer reads the encoder's output, which
- * backward makes again at the end. The weight gradients that waited for it come
- * in the order in which they would have come without waiting. */
+ * backward recomputes at the end. The weight gradients that wait for it keep
+ * their order. */
 static void waiting_calls_keep_their_order(void **state)
 {
     struct vp_stage_spec spec = { .first_block = 0 };

@@ -1,5 +1,5 @@
-/* Gradient norms are read only after their event: the device of this test shows
- * NaN until then, which would end the run. */
+/* A gradient norm is read only after the event that says it has arrived. The
+ * simulated device stores NaN until that event, which would end the run. */
 #include "lib/trainlib.h"
 
 #include <stdio.h>
@@ -18,27 +18,29 @@ static struct event *event_of(struct vp_event *event)
     return (struct event *)event;
 }
 
-/* Sums on their way to the host. */
+/* Sums of squares that the device has not yet copied to the host. */
 struct pending {
     double *to;
     double sums[MAX_SUMS];
     int n;
-    int64_t number;                  /* of the last event before it */
-    int64_t n_forwards, n_backwards; /* before it */
+    int64_t number;                  /* the last event before the copy */
+    int64_t n_forwards, n_backwards; /* launched before the copy */
 };
 
-/* Of the calling rank. */
+/* State of the calling rank's device. */
 static _Thread_local struct vp_backend *rank_backend;
 static _Thread_local struct pending pending[MAX_PENDING];
 static _Thread_local int n_pending;
 static _Thread_local int64_t n_recorded, n_forwards, n_backwards, n_updates;
 
-/* How often sums arrived, and how often the device had more to do then. */
+/* Copies that arrived, and those that arrived after the next forward had been
+ * launched. */
 static atomic_int n_arrived, n_ahead;
-static atomic_int n_too_late; /* it had done more than one backward */
-static atomic_int bad_update; /* whose sums are infinite; 0: none */
+/* Copies that arrived after more than one further backward. */
+static atomic_int n_too_late;
+static atomic_int bad_update; /* the update that gets infinite sums; 0: none */
 
-/* A backend begins with its device. */
+/* struct vp_backend begins with its device, so the cast is valid. */
 static enum vp_status event_create(struct vp_device *device,
                                    struct vp_event **out)
 {
@@ -92,7 +94,8 @@ static bool event_time(struct vp_event *event, int64_t *ns_out)
     return true;
 }
 
-/* The host asks for sums, and knows nothing yet. */
+/* Begins a copy of `n` sums to `sums_out`, which holds NaN until the copy
+ * arrives. */
 static struct pending *expect(int n, double *sums_out)
 {
     struct pending *p = &pending[n_pending++];
@@ -131,7 +134,7 @@ static enum vp_status sum_squares(struct vp_backend *backend,
     return VP_OK;
 }
 
-/* A backward may take the update along. */
+/* A backward may include the update: what->update. */
 static enum vp_status launch(struct vp_exe *exe, enum vp_list list,
                              const struct vp_launch *what,
                              struct vp_stream *stream)
@@ -166,19 +169,20 @@ static struct vp_backend_ops late(void)
     return ops;
 }
 
-/* ---- A device that uses up gradients ------------------------------------ */
+/* ---- A device that reuses the memory of gradients ----------------------- */
 
 enum { MAX_EXES = 64 };
 
-/* Of which program; the newest are kept. */
+/* The programs of the newest MAX_EXES executables. */
 static struct {
     struct vp_exe *exe;
     const struct vp_program *program;
 } exes[MAX_EXES];
 static atomic_int n_exes;
 
-/* Updates come as late as they can: before another gradient takes the place,
- * or at the end. Else as early as they can. */
+/* If set, a tensor is updated as late as possible: when another gradient needs
+ * its memory, or at the end of backward. Else it is updated as early as
+ * possible. */
 static bool at_last;
 
 static enum vp_status compile(struct vp_backend *backend,
@@ -203,7 +207,8 @@ static const struct vp_program *program_of(const struct vp_exe *exe)
     abort();
 }
 
-/* Does one of the call's `refs` name some of the floats [begin, begin + n)? */
+/* Returns true if one of the call's `refs` overlaps the `n` floats from `begin`
+ * on. */
 static bool names(const struct vp_program *program, const struct vp_call *call,
                   const struct vp_ref *refs, int64_t begin, int64_t n)
 {
@@ -220,16 +225,16 @@ static bool names(const struct vp_program *program, const struct vp_call *call,
     return false;
 }
 
-/* What a backward has done so far. */
+/* Progress of one backward with updates. */
 struct backward {
     const struct vp_program *program;
     const struct vp_optim_step *step;
     struct vp_stream *stream;
     struct pending *sums;
-    bool done[MAX_SUMS]; /* updated */
+    bool done[MAX_SUMS]; /* tensors that were updated */
 };
 
-/* Calls that a tensor has to wait for. */
+/* Returns the number of calls after which the gradient of `tensor` is final. */
 static int calls_until(const struct backward *b, int tensor)
 {
     const struct vp_optim_tensor *t = &b->step->tensors[tensor];
@@ -242,7 +247,8 @@ static int calls_until(const struct backward *b, int tensor)
     return n;
 }
 
-/* Whoever still needs the gradient finds nothing. */
+/* Updates a tensor and overwrites its gradient with NaN, which a later reader
+ * would notice. */
 static enum vp_status use_up(struct backward *b, int tensor)
 {
     struct vp_optim_step step = *b->step;
@@ -259,7 +265,8 @@ static enum vp_status use_up(struct backward *b, int tensor)
     return VP_OK;
 }
 
-/* Before call number `i`; at the end it is NULL. */
+/* Updates the tensors that can be updated before call number `i`. At the end of
+ * backward, `call` is NULL. */
 static enum vp_status use_up_some(struct backward *b,
                                   const struct vp_call *call, int i)
 {
@@ -308,7 +315,7 @@ static struct vp_backend_ops using_up(int64_t linger)
     return ops;
 }
 
-/* ---- Runs --------------------------------------------------------------- */
+/* ---- Comparing runs ----------------------------------------------------- */
 
 static const int two_stages[] = { 2, 3 }, four_stages[] = { 1, 1, 1, 2 };
 
@@ -373,7 +380,9 @@ static int64_t gradients_of(const struct setup *setup)
     return n_bytes;
 }
 
-/* One backward per update, and nothing has to be known of all gradients. */
+/* With one backward per update, and no need for the norm of all gradients,
+ * gradients share memory. Training gives the same bits with fewer bytes of
+ * gradients; a schedule with a separate W keeps all of them. */
 static void gradients_are_used_up(void **state)
 {
     struct vp_backend_ops ops = using_up(1);
@@ -389,7 +398,7 @@ static void gradients_are_used_up(void **state)
 
         setup.model = models[i / VP_COUNT_OF(pipes)];
         if (strcmp(setup.model, "bert") != 0 && setup.partition)
-            continue; /* it has more blocks */
+            continue; /* the partitions are those of bert */
         setup.accumulation = 1;
         train(&known, &setup);
         n_bytes = gradients_of(&setup);
@@ -430,10 +439,12 @@ static void gradients_stay_where_they_must(void **state)
     setup = usually;
     setup.replicas = replicas;
     assert_true(gradients_of(&setup) > gradients_of(&usually));
-    assert_true(gradients_of(&setup) < n_bytes); /* of the first stage */
+    /* The first stage, which has no replicas, still saves memory. */
+    assert_true(gradients_of(&setup) < n_bytes);
 }
 
-/* All but the last are read when the next forward has been given out. */
+/* A gradient norm is read after the next forward was launched, except for the
+ * last one. */
 static void the_device_has_work_meanwhile(void **state)
 {
     struct vp_backend_ops ops = late();
@@ -455,7 +466,7 @@ static void the_device_has_work_meanwhile(void **state)
         if (strcmp(pipes[i].schedule, "pipedream") != 0)
             assert_int_equal(atomic_load(&n_ahead),
                              (setup.n_steps - 1) * n_stages);
-        else /* at its end a stream has backwards only */
+        else /* a stream ends with backwards without forwards */
             assert_true(atomic_load(&n_ahead) > 0);
     }
 }
@@ -484,7 +495,8 @@ static void a_bad_gradient_ends_the_run(void **state)
     for (size_t i = 0; i < VP_COUNT_OF(pipes); i++) {
         struct setup setup = pipe_of(pipes[i].schedule, pipes[i].n_stages,
                                      pipes[i].n_chunks);
-        /* The third update, or the first of one of two stages. */
+        /* The first update of the third step; a rank makes one update per chunk
+         * in a step. */
         int bad = 1 + 2 * pipes[i].n_chunks;
         struct vp_err err = { .text = "" };
         struct run run;
@@ -512,7 +524,7 @@ static void a_bad_gradient_ends_the_run(void **state)
 
 static float room[1 << 16];
 
-/* Called by the rank, before it copies anything. */
+/* The rank calls this before it copies any tensor. */
 static enum vp_status begin(void *ctx, int64_t step, int timeout_ms,
                             struct vp_err *err)
 {
@@ -564,7 +576,7 @@ int main(void)
         cmocka_unit_test(what_is_saved_was_looked_at),
     };
 
-    if (getenv("VP_TEST_DEVICE")) /* it is its own device */
+    if (getenv("VP_TEST_DEVICE")) /* this test brings its own device */
         return 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

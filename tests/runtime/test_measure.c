@@ -1,5 +1,5 @@
-/* Seconds, bubble and FLOPs of steps are right for marks made by hand, random
- * marks, and pipelines whose reports come late. */
+/* The seconds, bubble and FLOPs of step reports are right for marks written by
+ * hand, for random marks, and for pipelines whose reports are taken late. */
 #include "runtime/trainer/internal.h"
 
 #include "base/clock.h"
@@ -10,11 +10,11 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- Marks by hand ------------------------------------------------------ */
+/* ---- Marks written by hand ---------------------------------------------- */
 
 enum { MAX_RANKS = 6, MAX_MARKS = 64, MS = 1000000 };
 
-/* A trainer of which nothing exists but what is measured. */
+/* A trainer that has only the fields that measuring reads. */
 struct fake {
     struct vp_trainer trainer;
     struct vp_schedule_stage stages[MAX_RANKS];
@@ -24,7 +24,8 @@ struct fake {
     struct vp_mark *marks;
 };
 
-/* One rank per stage, with rounds of `every` minibatches; marks count from 0. */
+/* Makes a trainer with one rank per stage and rounds of every[r] minibatches.
+ * All times count from 0. */
 static void fake_begin(struct fake *fake, int n_ranks, const int *every)
 {
     memset(fake, 0, sizeof(*fake));
@@ -78,8 +79,8 @@ static void assert_report(struct vp_step_report report, double seconds,
                  report.flops, seconds, bubble, flops);
 }
 
-/* Two stages. The second ends its minibatches at 10, 20 and 40 ms, the first at
- * 20, 30 and 50 ms. */
+/* Milliseconds at which minibatches end: 10, 20 and 40 on stage 1, 20, 30 and 50
+ * on stage 0. */
 static void windows_follow_the_first_rank(void **state)
 {
     static const int every[] = { 1, 1 };
@@ -98,17 +99,18 @@ static void windows_follow_the_first_rank(void **state)
     assert_false(vp_measure_needs_end(&fake.trainer, 1, 3));
     assert_false(vp_measure_needs_end(&fake.trainer, 2, 3));
     assert_true(vp_measure_needs_end(&fake.trainer, 3, 3));
-    /* Half of the first window of stage 0: 2 ms of waiting, 50 operations. */
+    /* The first window takes half of stage 0's first minibatch: 2 ms of
+     * waiting, 50 operations. */
     assert_report(measure(&fake, 1, 3), 0.010, (2.0 + 8.0) / 20.0, 60.0);
     assert_report(measure(&fake, 2, 3), 0.010, (2.0 + 2.0) / 20.0, 60.0);
-    /* The rest; after 41 ms stage 1 waits. */
+    /* The last window has the rest. Stage 1 waits from 41 ms on. */
     assert_report(measure(&fake, 3, 3), 0.031, (15.0 + 5.0 + 10.0) / 62.0,
                   210.0);
     free(fake.marks);
 }
 
-/* Rounds of three: their minibatches share a window; the last two, whose round
- * is not complete, share what comes after. */
+/* The three minibatches of a round share its window evenly. The last two, whose
+ * round is incomplete, share the time after the last complete round. */
 static void rounds_are_shared(void **state)
 {
     static const int every[] = { 3 };
@@ -142,7 +144,8 @@ static int rand_below(int n)
     return (int)vp_rng_below(r.v[0], (uint32_t)n);
 }
 
-/* The next mark of a rank that does at most one operation per nanosecond. */
+/* Advances `mark` by a random time. The rank executes at most one operation per
+ * nanosecond. */
 static void random_step(struct vp_mark *mark)
 {
     int ns = 1 + rand_below(1 << rand_below(20));
@@ -153,7 +156,7 @@ static void random_step(struct vp_mark *mark)
     mark->flops += rand_below(ns - wait_ns + 1);
 }
 
-/* A share of the windows is waiting, no rank is faster than it can be, and sums
+/* The bubble is between 0 and 1, the FLOPs of a step fit its time, and the sums
  * over all steps are those of the run. */
 static void windows_add_up(void **state)
 {
@@ -187,7 +190,7 @@ static void windows_add_up(void **state)
 
             assert_true(report.bubble >= 0.0 && report.bubble <= 1.0);
             assert_true(report.seconds >= 0.0);
-            /* A mark is a whole number of nanoseconds. */
+            /* + 2: marks are rounded to nanoseconds. */
             assert_true(report.flops <= n_ranks * (report.seconds * 1e9 + 2.0));
             seconds += report.seconds;
             flops += report.flops;
@@ -200,7 +203,7 @@ static void windows_add_up(void **state)
     }
 }
 
-/* ---- Late reports ------------------------------------------------------- */
+/* ---- Reports that are taken late ---------------------------------------- */
 
 static void sleep_ms(int ms)
 {
@@ -212,7 +215,7 @@ static void sleep_ms(int ms)
 
 enum { BACKWARD_MS = 3 };
 
-/* Every backward takes this long, or more. */
+/* Makes every backward take at least BACKWARD_MS. */
 static enum vp_fault slow_down(void *ctx, int rank,
                                const struct vp_action *action)
 {
@@ -228,7 +231,7 @@ struct sums {
     int n;
 };
 
-/* The first report is taken late: others wait behind it. */
+/* Takes the first report late, so that others wait behind it. */
 static bool take_late(void *ctx, const struct vp_step_report *report)
 {
     struct sums *sums = ctx;
@@ -245,7 +248,8 @@ static bool take_late(void *ctx, const struct vp_step_report *report)
     return true;
 }
 
-/* Operations of a minibatch: forward, both gradients, what is recomputed. */
+/* Returns the operations of one minibatch: forward, both backward phases and
+ * recomputation. */
 static double minibatch_flops(const struct run *run)
 {
     const struct vp_trainer *trainer = run->trainer;

@@ -1,5 +1,5 @@
-/* A run that changes its plan at random steps gives the bits of one that keeps
- * its plan. */
+/* A run that moves to random other plans at random steps gives the same bits as
+ * a run that keeps its plan. */
 #include "lib/halfdevice.h"
 
 #include "base/rng.h"
@@ -31,9 +31,9 @@ static uint64_t rand_bits(void)
     return (uint64_t)r.v[0] << 32 | r.v[1];
 }
 
-/* ---- Plans -------------------------------------------------------------- */
+/* ---- Random plans ------------------------------------------------------- */
 
-/* What a plan borrows. */
+/* Arrays that a plan points to. */
 struct room {
     int partition[VP_MAX_STAGES];
     double ratios[VP_MAX_STAGES], swap_ratios[VP_MAX_STAGES];
@@ -55,8 +55,8 @@ static void cut(int *partition, int n_stages, int n_blocks)
         partition[rand_below(n_stages)]++;
 }
 
-/* What changes no bit: how a synchronous run is cut, scheduled and what it
- * recomputes and swaps. */
+/* Chooses a random plan among those that change no bit of a synchronous run:
+ * partition, schedule, recomputation and swapping. */
 static void random_plan(const struct run *run, struct setup *setup,
                         struct room *room)
 {
@@ -85,7 +85,7 @@ static void random_plan(const struct run *run, struct setup *setup,
     setup->in_backward = rand_below(2);
 }
 
-/* ---- Moves -------------------------------------------------------------- */
+/* ---- Moves of synchronous runs ------------------------------------------ */
 
 static struct vp_migration migrate(struct run *run, const struct setup *setup)
 {
@@ -110,7 +110,8 @@ static void train_some(struct run *run, int n)
         fail_msg("%s", err.text);
 }
 
-/* Trains `setup` with moves after random steps; returns their number. */
+/* Trains `setup` and moves to a random plan after every one or two steps.
+ * Returns the number of moves. */
 static int train_moving(struct run *run, struct setup setup)
 {
     struct room rooms[2];
@@ -173,7 +174,7 @@ static void moves_change_no_bit(void **state)
     assert_true(n_moves >= (SLOW ? 20 : *state ? 100 : 150));
 }
 
-/* ---- Asynchronous ------------------------------------------------------- */
+/* ---- Moves of asynchronous runs ----------------------------------------- */
 
 static struct setup stream_setup(void)
 {
@@ -188,7 +189,8 @@ static struct setup stream_setup(void)
     return setup;
 }
 
-/* Stages of one block each: to move a block is to change its lag. */
+/* Opens the literal interpreter with one block per stage: a move of a block is
+ * then a change of its stage's lag. */
 static void open_blocks(struct literal *lit, const struct run *run)
 {
     struct async_case blocks = { .n_stages = run->graphs[0].n_blocks };
@@ -200,8 +202,9 @@ static void open_blocks(struct literal *lit, const struct run *run)
     literal_open(lit, run, &run->config, &blocks, partition);
 }
 
-/* Blocks run on weights of as many rounds ago as ranks follow theirs. Returns
- * true if all of them need no more older versions than their stages own. */
+/* Sets the lag of each block, in rounds: the number of ranks after its own.
+ * Returns true if every block needs only older versions that its stage already
+ * owns. */
 static bool move_blocks(struct literal *lit, const int *partition, int round)
 {
     bool owned = true;
@@ -224,7 +227,7 @@ static void start_segment(struct literal *lit, int round)
         lit->stages[b].begin = round;
 }
 
-/* A run that trains until the next trainer can take over. */
+/* A run that trains until `next` can take over. */
 struct waiting {
     struct run *run;
     struct vp_trainer *next;
@@ -240,8 +243,8 @@ static bool wait_for_versions(void *ctx, const struct vp_step_report *report)
     return !waiting->ready;
 }
 
-/* Prepares `setup`, trains until all versions are there or, if `early`, not at all,
- * and moves. Returns whether that was exact. */
+/* Prepares `setup`, trains until all versions are there (with `early` not at
+ * all) and moves. Returns true if the move was exact. */
 static bool migrate_stream(struct run *run, const struct setup *setup,
                            bool early)
 {
@@ -253,7 +256,8 @@ static bool migrate_stream(struct run *run, const struct setup *setup,
 
     if (vp_trainer_create_next(run->trainer, &plan, &waiting.next, &err))
         fail_msg("%s", err.text);
-    /* Stages begin to keep versions before they train on, or while they do. */
+    /* Stages begin to keep older versions before training goes on, or during
+     * it. */
     if (!early && rand_below(2))
         waiting.ready = vp_trainer_can_take_over(waiting.next);
     while (!waiting.ready)
@@ -344,7 +348,8 @@ static void moves_of_streams(void **state)
     assert_true(moves.n_waited >= moves.n / 10 && moves.n_segments > 0);
 }
 
-/* With other depths a segment starts, whichever versions are there. */
+/* A move to other depths starts a new segment, even if all versions are
+ * there. */
 static void other_depths(void **state)
 {
     static const int less[] = { 3, 2, 1, 0 }, more[] = { 4, 2, 1, 0 };
@@ -359,7 +364,7 @@ static void other_depths(void **state)
     if (run_create(&run, &setup, 0, &err) != VP_OK)
         fail_msg("%s", err.text);
     train_some(&run, 6);
-    setup.depth = less; /* as they are */
+    setup.depth = less; /* the same depths as before */
     assert_true(migrate(&run, &setup).exact);
     train_some(&run, 6);
     setup.depth = more;
@@ -371,7 +376,8 @@ static void other_depths(void **state)
     run_free(&run);
 }
 
-/* Stages with other numbers of replicas count other rounds. */
+/* A block cannot move between stages with different numbers of replicas,
+ * because their rounds have different lengths. */
 static void unequal_replicas(void **state)
 {
     static const int replicas[] = { 2, 1, 1 };
@@ -404,7 +410,8 @@ static void unequal_replicas(void **state)
     run_free(&run);
 }
 
-/* Versions that are kept for a move count, before anything is allocated. */
+/* The older versions that a move needs are priced before anything is
+ * allocated. */
 static void memory_of_older_versions(void **state)
 {
     int before[] = { 2, 2, 2, 3 }, after[] = { 3, 2, 2, 2 };
@@ -419,7 +426,7 @@ static void memory_of_older_versions(void **state)
     if (run_create(&run, &setup, 0, &err) != VP_OK)
         fail_msg("%s", err.text);
     vp_older_needs_find(run.trainer, &run.trainer->schedule, after, &needs);
-    /* One block of each stage but the first moves one stage up. */
+    /* Each stage but the first gives a block to the stage before it. */
     for (int s = 0; s < N_RANKS; s++) {
         const struct vp_stage *stage = &run.trainer->ranks[s].stages[0].stage;
 
@@ -435,7 +442,8 @@ static void memory_of_older_versions(void **state)
     run_free(&run);
 }
 
-/* A plan that was prepared and is not taken leaves nothing behind. */
+/* A trainer that was prepared for a plan and freed again does not change the
+ * run. */
 static void plans_that_are_not_taken(void **state)
 {
     struct setup setup = usual;
@@ -472,7 +480,8 @@ static void plans_that_are_not_taken(void **state)
     assert_same(&want, &run, setup.n_steps);
 }
 
-/* With a memory limit both plans must fit, before anything is allocated. */
+/* Under a memory limit both plans must fit together; this is checked before
+ * anything is allocated. */
 static void memory_of_two_plans(void **state)
 {
     struct setup setup = usual;
@@ -497,7 +506,8 @@ static void memory_of_two_plans(void **state)
     for (int s = 0; s < N_RANKS; s++)
         if (vp_trainer_prices(run.trainer)[s].memory.total > most)
             most = vp_trainer_prices(run.trainer)[s].memory.total;
-    /* As much again is missing, and the message says how much. */
+    /* The limit is used up by the present plan. The message says how much
+     * headroom the second one needs. */
     run.trainer->config.memory_limit = (size_t)most;
     assert_int_equal(vp_trainer_create_next(run.trainer, &plan, &next, &err),
                      VP_ERR_INVALID);
@@ -516,11 +526,11 @@ static void memory_of_two_plans(void **state)
     run_free(&run);
 }
 
-/* ---- Processes ---------------------------------------------------------- */
+/* ---- Moves in several processes ----------------------------------------- */
 
-static struct vp_world *world; /* of this program's processes */
+static struct vp_world *world; /* the processes of this program */
 
-/* As run_create(), in `in`. */
+/* Does the same as run_create(), in world `in`; NULL means threads. */
 static void open_run(struct run *run, struct setup *setup, struct vp_world *in)
 {
     struct vp_err err = { .text = "" };
@@ -530,7 +540,8 @@ static void open_run(struct run *run, struct setup *setup, struct vp_world *in)
         fail_msg("%s", err.text);
 }
 
-/* The lead makes `n` steps and then does `what`; the others follow until it does. */
+/* The lead makes `n` steps and then orders `what`. The other processes follow
+ * until that order. */
 static void train_until(struct run *run, int n, enum vp_followed what)
 {
     struct vp_err err = { .text = "" };
@@ -566,8 +577,8 @@ static void *prepare_next(void *arg)
     return NULL;
 }
 
-/* Moves at fixed steps. The next trainer is prepared beside training: in processes
- * all threads that do so meet, in all orders in which they are scheduled. */
+/* Moves at fixed steps. A thread prepares the next trainer during training; in
+ * several processes these threads exchange messages, in any order. */
 static void move_at_fixed_steps(struct run *run, struct setup *setup)
 {
     enum { N_MOVES = 5, WAIT = 2 * N_RANKS + 1 };
@@ -584,7 +595,8 @@ static void move_at_fixed_steps(struct run *run, struct setup *setup)
         p.plan = make_plan(run, setup);
         train_until(run, 1, VP_FOLLOWED_PREPARE);
         assert_int_equal(pthread_create(&thread, NULL, prepare_next, &p), 0);
-        /* Versions are kept from some step on; the first ones run beside that. */
+        /* The thread makes stages keep older versions from some step on, while
+         * these steps run. */
         train_until(run, 2, VP_FOLLOWED_MOVE);
         pthread_join(thread, NULL);
         if (p.st != VP_OK)
@@ -632,7 +644,7 @@ static void processes_move_as_threads(void **state)
     run_free(&threads);
 }
 
-/* mpirun -n 4 test_migrate mpi */
+/* Run by: mpirun -n 4 test_migrate mpi */
 static int test_processes(const char *transport)
 {
     const struct CMUnitTest tests[] = {

@@ -1,25 +1,25 @@
 /* Forward passes that end in logits, in the loss or in both agree with each
- * other, for any cut of the pipeline and batch size. */
+ * other, for any partition of the pipeline and any batch size. */
 #include "lib/trainlib.h"
 
 #include <string.h>
 
 enum { N_BATCHES = 6, MAX_ROWS = 4096 };
 
-/* What came out of one evaluation. */
+/* Results of one evaluation. */
 struct outcome {
     struct vp_score score;
-    uint64_t logits; /* hash of all, in order */
-    double loss;     /* by hand, of the logits */
+    uint64_t logits; /* hash of all logits, in order */
+    double loss;     /* computed from the logits by score_row() */
     double n_labels, top1;
     uint64_t n_taken;
-    struct vp_stage_price price; /* of the last stage */
+    struct vp_stage_price price; /* price of the last stage */
     struct run *run;
     struct vp_batch *batch;
 };
 
-/* -log p of the label and whether it is the first guess, as literally as can
- * be. */
+/* Returns -log p of the label by the plain formula. `top1` is set if the label
+ * has the largest logit. */
 static double score_row(const float *x, int64_t n, int32_t label, bool *top1)
 {
     double sum = 0.0;
@@ -33,7 +33,8 @@ static double score_row(const float *x, int64_t n, int32_t label, bool *top1)
     return log(sum) - (double)x[label];
 }
 
-/* The labels of each row come from the data, once more. */
+/* Reads the labels of the minibatch from the data and scores each row of
+ * logits. */
 static enum vp_status take(void *ctx, const struct vp_logits *logits,
                            struct vp_err *err)
 {
@@ -101,7 +102,7 @@ static void evaluate(const struct setup *setup, int64_t n_batches,
     run_free(&run);
 }
 
-/* ---- Logits and losses -------------------------------------------------- */
+/* ---- Loss and logits ---------------------------------------------------- */
 
 static struct setup without_smoothing(const char *model, unsigned outputs)
 {
@@ -118,8 +119,8 @@ static void assert_near(double have, double want, double limit)
         fail_msg("%.17g is not %.17g", have, want);
 }
 
-/* The loss, and the number of first guesses that are right, follow from the
- * logits; asking for one does not change the other. */
+/* The loss and the number of right first guesses follow from the logits, and
+ * neither output changes the other. */
 static void logits_give_the_loss(void **state)
 {
     (void)state;
@@ -141,12 +142,12 @@ static void logits_give_the_loss(void **state)
         assert_true(loss.score.n_labels > 0.0);
         assert_true(logits.n_labels == loss.score.n_labels);
         assert_true(logits.top1 == loss.score.top1);
-        if (strcmp(models[i], "translation") != 0) /* labels are smoothed */
+        if (strcmp(models[i], "translation") != 0) /* it smooths its labels */
             assert_near(loss.score.loss, logits.loss, 1e-6);
     }
 }
 
-/* ---- Cuts --------------------------------------------------------------- */
+/* ---- Partitions of the model -------------------------------------------- */
 
 static const struct cut {
     const char *model;
@@ -185,7 +186,8 @@ static void bits_are_the_same_for_every_cut(void **state)
     }
 }
 
-/* A trainer that can train gives the same score, under any schedule. */
+/* A trainer with gradients and optimizer gives the same score, under any
+ * schedule. */
 static void training_evaluates_the_same(void **state)
 {
     static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1" };
@@ -206,7 +208,8 @@ static void training_evaluates_the_same(void **state)
     }
 }
 
-/* Ranks of a replicated stage take turns; their logits come in any order. */
+/* The replicas of a stage take minibatches in turn, which changes neither logits
+ * nor score. */
 static void replicas_evaluate_the_same(void **state)
 {
     static const int partition[] = { 2, 3 }, replicas[] = { 2, 1 };
@@ -224,7 +227,7 @@ static void replicas_evaluate_the_same(void **state)
     assert_memory_equal(&have.score, &want.score, sizeof(want.score));
 }
 
-/* Where the host cannot read memory of the device, outputs are copied. */
+/* If the host cannot read memory of the device, outputs are copied. */
 static void outputs_are_copied_from_a_device(void **state)
 {
     static const int partition[] = { 2, 3 };
@@ -249,7 +252,7 @@ static void outputs_are_copied_from_a_device(void **state)
 
 /* ---- Batch sizes -------------------------------------------------------- */
 
-/* The whole held-out set, cut into batches of any size. */
+/* A held-out set gives the same score in batches of any size. */
 static void batch_sizes_give_the_same_score(void **state)
 {
     static const char *const same_length[] = { "bert", "gpt2" };
@@ -290,7 +293,7 @@ static void nothing_is_there_to_train(void **state)
     assert_true(infer.price.memory.total < train.price.memory.total / 3);
 }
 
-/* What is priced is what is allocated, logits too. */
+/* The priced bytes are allocated, including those of logits. */
 static void planned_bytes_are_allocated(void **state)
 {
     struct setup setup = base;
@@ -306,8 +309,9 @@ static void planned_bytes_are_allocated(void **state)
     run_free(&run);
 }
 
-/* So is a cache, which belongs to the stages with attention: 4 lines of 20
- * positions, keys and values of 32 floats in each of two layers. */
+/* The cache of keys and values is priced and allocated, on both stages: 4 lines
+ * of 20 positions, with keys and values of 32 floats in one attention layer per
+ * stage. */
 static void a_cache_is_planned(void **state)
 {
     static const int partition[] = { 3, 3 };
@@ -339,7 +343,7 @@ static void a_cache_is_planned(void **state)
     assert_non_null(strstr(err.text, "cannot be run with a key-value cache"));
 }
 
-/* ---- Rows, and mistakes ------------------------------------------------- */
+/* ---- Selected rows, and errors ------------------------------------------ */
 
 static const struct vp_batch *fed;
 
@@ -370,7 +374,8 @@ static enum vp_status keep_rows(void *ctx, const struct vp_logits *logits,
     return VP_OK;
 }
 
-/* Logits of the rows that a batch of 2 x 8 tokens names. */
+/* Runs `name` on a batch of 2 x 8 tokens and keeps the logits of the `chosen`
+ * rows, or of all rows if `n_rows` is 0. */
 static void run_rows(const char *name, int64_t n_rows, const int32_t *chosen,
                      struct rows *out)
 {
@@ -426,7 +431,8 @@ static void run_rows(const char *name, int64_t n_rows, const int32_t *chosen,
     vp_graph_release(&graph);
 }
 
-/* A row that was chosen has the logits that it has among all. */
+/* A chosen row has the same logits as in a run without a choice; -1 is a row
+ * that is not used. */
 static void chosen_rows_have_their_logits(void **state)
 {
     static const int32_t chosen[] = { 15, 3, -1 };
@@ -470,7 +476,7 @@ static enum vp_status refuse(void *ctx, const struct vp_logits *logits,
                       (int)logits->minibatch);
 }
 
-/* What the sink cannot take ends the evaluation, with its words. */
+/* An error of the sink ends the evaluation with the sink's message. */
 static void a_sink_may_fail(void **state)
 {
     static const int partition[] = { 2, 3 };

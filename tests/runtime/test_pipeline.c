@@ -1,5 +1,5 @@
-/* Synchronous pipelines give the bits of one stage, however the model is cut
- * and whichever schedule runs it. */
+/* Synchronous pipelines give the same bits as one stage, for any partition and
+ * any schedule. */
 #include "lib/halfdevice.h"
 #include "lib/pipelinelib.h"
 
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* ---- Synchronous -------------------------------------------------------- */
+/* ---- Generated schedules ------------------------------------------------ */
 
 struct sync_case {
     const char *schedule;
@@ -91,9 +91,9 @@ static void every_cut_gives_the_same_bits(void **state)
         }
 }
 
-/* ---- Any operators recomputed ------------------------------------------- */
+/* ---- Other lists of actions --------------------------------------------- */
 
-/* The lists of auto for random costs, as text. */
+/* Returns the lists that `auto` makes for random costs, as text. */
 static char *auto_text(const struct setup *setup, int memory)
 {
     struct vp_stage_costs stages[VP_MAX_STAGES];
@@ -129,7 +129,8 @@ static char *auto_text(const struct setup *setup, int memory)
     return text;
 }
 
-/* `auto` in all three placements, with R where it found it best. */
+/* Schedule `auto` gives the same bits in all three placements, with R at the
+ * places that it chooses. */
 static void auto_gives_the_same_bits(void **state)
 {
     static const struct {
@@ -178,8 +179,8 @@ static void auto_gives_the_same_bits(void **state)
     }
 }
 
-/* Lists from a text instead of the generator that is named: here in an order
- * that no generator writes, two forwards and a backward first. */
+/* Lists from a text replace those of the named generator. This order, with two
+ * forwards before the first backward of stage 1, is made by no generator. */
 static void lists_by_hand_give_the_same_bits(void **state)
 {
     static const char text[] =
@@ -206,10 +207,10 @@ static void lists_by_hand_give_the_same_bits(void **state)
     assert_same(&want, &got, setup.n_steps);
 }
 
-/* Where nothing is clipped a device may update each tensor as soon as its
- * gradient is final, and with one backward per update give the gradient's place
- * to others; with a limit that is never reached it has to wait for the norm of
- * all. Both make the same weights and norms. */
+/* Without clipping a device may update each tensor as soon as its gradient is
+ * final, and with one backward per update reuse the gradient's memory. With a
+ * clipping limit, even one that is never reached, it has to wait for the norm
+ * of all gradients. Both give the same weights and norms. */
 static void early_updates_give_the_same_bits(void **state)
 {
     static const struct {
@@ -225,7 +226,7 @@ static void early_updates_give_the_same_bits(void **state)
     static const enum vp_optim_kind kinds[] = { VP_OPTIM_ADAMW, VP_OPTIM_SGD };
     struct vp_backend_ops ops = *test_device();
 
-    ops.grad_linger = ops.grad_linger > 0; /* as soon as it can */
+    ops.grad_linger = ops.grad_linger > 0; /* reuse memory at once */
     for (size_t c = 0; c < VP_COUNT_OF(cases); c++)
         for (size_t k = 0; k < VP_COUNT_OF(kinds); k++) {
             bool stream = strcmp(cases[c].pipe.schedule, "pipedream") == 0;
@@ -254,9 +255,10 @@ static void early_updates_give_the_same_bits(void **state)
         }
 }
 
-/* ---- Compressed messages ------------------------------------------------ */
+/* ---- Wrong partitions --------------------------------------------------- */
 
-/* A partition that is not the model's is refused, with the numbers. */
+/* A partition that does not fit the model is refused; the message has both
+ * numbers. */
 static void wrong_partitions_are_refused(void **state)
 {
     static const int partition[] = { 2, 2 };
@@ -284,7 +286,8 @@ static bool stop_at_5(void *ctx, const struct vp_step_report *report)
     return report->step < 5;
 }
 
-/* A run that is asked to stop ends soon, and equals one of that length. */
+/* A run that is asked to stop ends within 300 steps, and its weights are those
+ * of a run of that many steps. */
 static void a_run_stops_when_asked(void **state)
 {
     static const char *const schedules[] = { "1f1b", "pipedream" };
@@ -311,9 +314,9 @@ static void a_run_stops_when_asked(void **state)
 
 /* ---- Replicas in synchronous training ----------------------------------- */
 
-/* Replicas split a group; the sum over replicas is not the sum over
- * minibatches in order, so the bits are those of the same replica counts: two
- * cuts with the same replicas agree. */
+/* Replicas share the minibatches of a step. Sums over replicas have another
+ * order than sums over minibatches, so only runs with equal numbers of replicas
+ * have equal bits: here with and without recomputation. */
 static void replicas_train(void **state)
 {
     static const int replicas[] = { 2, 1, 3 };

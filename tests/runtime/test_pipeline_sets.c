@@ -1,5 +1,5 @@
-/* Pipelines that recompute any set of operators give the bits of those that
- * recompute nothing, with replicas and early updates too. */
+/* Pipelines that recompute or swap any set of operators give the same bits as
+ * pipelines that recompute nothing, also with replicas and early updates. */
 #include "base/rng.h"
 #include "lib/halfdevice.h"
 #include "lib/pipelinelib.h"
@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-/* ---- Cuts --------------------------------------------------------------- */
+/* ---- Random numbers ----------------------------------------------------- */
 
-/* For random_sets(). */
+/* Returns 64 random bits; an argument of random_sets(). */
 static uint64_t pipeline_draw_bits(void)
 {
     struct vp_rng4 r = vp_rng(5, VP_RNG_TEST, 2, pipeline_draws++, 0, 0);
@@ -23,14 +23,14 @@ static uint64_t pipeline_draw_bits(void)
     return (uint64_t)r.v[0] << 32 | r.v[1];
 }
 
-/* ---- Synchronous -------------------------------------------------------- */
+/* ---- Cases -------------------------------------------------------------- */
 
 struct sync_case {
     const char *schedule;
     int n_stages, n_chunks, memory;
 };
 
-/* ---- Any operators recomputed ------------------------------------------- */
+/* ---- Random sets of operators ------------------------------------------- */
 
 static void random_model_sets(const struct setup *setup,
                               uint64_t sets[MAX_SETS])
@@ -110,8 +110,8 @@ static void any_set_gives_the_same_bits(void **state)
         }
 }
 
-/* Replicas add gradients up bundle by bundle, when the calls that make them are
- * done: of W in B or in a list of its own. */
+/* Replicas add a bundle of gradients when the calls that compute it are done,
+ * in backward or in a separate W. */
 static void any_set_gives_the_bits_of_replicas(void **state)
 {
     static const int replicas[] = { 2, 1 }, partition[] = { 3, 2 };
@@ -130,14 +130,15 @@ static void any_set_gives_the_bits_of_replicas(void **state)
     }
 }
 
-/* Where gradients are used up within backward, too. */
+/* Gradients share memory during backward here: they are used for updates as
+ * soon as they are final. */
 static void any_set_gives_the_bits_of_early_updates(void **state)
 {
     static const int partition[] = { 2, 3 };
     struct vp_backend_ops ops = *test_device();
 
     (void)state;
-    ops.grad_linger = ops.grad_linger > 0; /* as soon as it can */
+    ops.grad_linger = ops.grad_linger > 0; /* reuse memory at once */
     for (int stream = 0; stream < 2; stream++) {
         struct setup setup = usual;
 

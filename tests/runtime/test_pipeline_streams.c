@@ -1,5 +1,5 @@
-/* Asynchronous pipelines give the bits of a literal interpreter of the version
- * rule, and do not pause between minibatches. */
+/* Asynchronous pipelines give the same bits as a literal interpreter of the
+ * version rule, and do not pause between minibatches. */
 #include "lib/halfdevice.h"
 #include "lib/literal.h"
 #include "lib/pipelinelib.h"
@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-/* ---- Asynchronous: the literal interpreter ------------------------------ */
+/* ---- Comparison with the literal interpreter ---------------------------- */
 
-/* Every stage's newest weights, both ways. */
+/* Checks that every replica has the interpreter's newest weights. */
 static void compare_weights(const struct run *run, const struct literal *lit,
                             const struct async_case *c)
 {
@@ -22,7 +22,8 @@ static void compare_weights(const struct run *run, const struct literal *lit,
             assert_same_weights(run, &lit->stages[s].stage, r);
 }
 
-/* Skipped updates must be the same, too; those of each stage are added. */
+/* Checks that each stage skipped the same updates as the interpreter, and adds
+ * their number to `n_skipped`. */
 static void compare_skipped(const struct run *run, const struct literal *lit,
                             int64_t n_skipped[4])
 {
@@ -71,7 +72,7 @@ static void check_async(const char *model, const struct async_case *c,
         fail_msg("%s", err.text);
     config = run.config;
     literal_open(&lit, &run, &config, c, partition);
-    literal_run(&lit, 0, n, losses, norms); /* knows of no evaluation */
+    literal_run(&lit, 0, n, losses, norms); /* evaluations do not concern it */
     if (vp_trainer_run(run.trainer, cut, keep_step, &run, &err) != VP_OK)
         fail_msg("%s", err.text);
     if (cut < n) {
@@ -174,7 +175,8 @@ static void compressed_streams_too(void **state)
                         n_skipped);
 }
 
-/* A stage whose gradients overflow keeps its weights, the others go on. */
+/* A stage whose gradients overflow keeps its weights; the other stages go
+ * on. */
 static void stages_overflow_by_themselves(void **state)
 {
     const struct async_case *four = &async_cases[2];
@@ -191,7 +193,7 @@ static void stages_overflow_by_themselves(void **state)
                         n_skipped);
 }
 
-/* ---- Waiting ------------------------------------------------------------ */
+/* ---- Number of waits ---------------------------------------------------- */
 
 static atomic_int n_syncs;
 
@@ -215,8 +217,9 @@ static int count_syncs(const struct setup *setup, int n_minibatches)
     return atomic_load(&n_syncs);
 }
 
-/* Ranks wait for a minibatch's loss, for the room of a new one and for a norm;
- * for the device to be idle they wait at the end, not after every piece. */
+/* The host waits per minibatch for its loss, for a free slot, and for the
+ * gradient norm of each stage. It waits for an idle device only once, at the
+ * end. */
 static void a_stream_does_not_pause(void **state)
 {
     static const int partition[] = { 2, 3 };

@@ -1,5 +1,5 @@
-/* The priced bytes of a plan are those that a trainer allocates, for lowered
- * and for cached stages; pricing is quick. */
+/* A trainer allocates exactly the priced bytes of its plan. A pricer that
+ * remembers stages gives the same prices as a new one, and is fast. */
 #include "lib/halfdevice.h"
 
 #include "base/clock.h"
@@ -29,7 +29,7 @@ static void random_partition(int *partition, int n_stages, int n_blocks)
     }
 }
 
-/* ---- Bytes as allocated -------------------------------------------------- */
+/* ---- Priced and allocated bytes ----------------------------------------- */
 
 static int64_t sum_over_ranks(const struct vp_priced_plan *priced)
 {
@@ -41,7 +41,8 @@ static int64_t sum_over_ranks(const struct vp_priced_plan *priced)
     return sum;
 }
 
-/* Without a device: every call of it would end the test. */
+/* Prices a plan without a device: a call of a NULL function would end the
+ * test. */
 static void price(const struct vp_train_config *config,
                   struct vp_priced_plan *out)
 {
@@ -78,7 +79,7 @@ static void check_setup(const struct setup *setup)
 
 enum { MAX_BLOCKS = 64 };
 
-/* Recomputes any operators of any blocks. */
+/* Chooses random operators of each block. */
 static const uint64_t *random_sets(const struct setup *setup,
                                    uint64_t sets[MAX_BLOCKS])
 {
@@ -180,7 +181,7 @@ static void bytes_are_those_allocated(void **state)
         }
 }
 
-/* ---- Remembered stages --------------------------------------------------- */
+/* ---- Remembered stages -------------------------------------------------- */
 
 enum { N_STAGES = 8, N_MB = 32 };
 
@@ -195,7 +196,7 @@ struct deep {
     struct vp_pricer *pricer;
 };
 
-/* With several members: in slices of rows. */
+/* With several members, the model uses slices of rows. */
 static void open_deep(struct deep *deep, const char *model_name, int n_layers,
                       int n_members)
 {
@@ -254,7 +255,7 @@ static void price_deep(const struct deep *deep, struct vp_pricer *pricer,
         fail_msg("%s", err.text);
 }
 
-/* Prices from memory against those of a pricer that has seen nothing yet. */
+/* A pricer that has seen many plans gives the same prices as a new one. */
 static void remembered_stages_cost_the_same(void **state)
 {
     enum { N_PLANS = 60 };
@@ -284,13 +285,13 @@ static void remembered_stages_cost_the_same(void **state)
             assert_memory_equal(got, want, sizeof(want));
             n_priced += N_STAGES;
         }
-        /* Else nothing was remembered, and the comparison proves nothing. */
+        /* Without remembered stages the comparison would prove nothing. */
         assert_true(vp_pricer_n_lowered(deep.pricer) < 3 * n_priced / 4);
         close_deep(&deep);
     }
 }
 
-/* One pricer for plans with and without shards of the optimizer's state. */
+/* One pricer serves plans with and without shards of the optimizer's state. */
 static void slices_are_remembered_apart(void **state)
 {
     int replicas[N_STAGES];
@@ -317,7 +318,7 @@ static void slices_are_remembered_apart(void **state)
         price_deep(&deep, fresh, want);
         vp_pricer_free(fresh);
         assert_memory_equal(got, want, sizeof(want));
-        all = 2 * got[0].memory.weights; /* floats of one version */
+        all = 2 * got[0].memory.weights; /* two moments */
         assert_true(got[0].memory.moments >= all / (k % 2 ? 1 + k / 2 : 1));
         assert_true(got[0].memory.moments <=
                     all / (k % 2 ? 1 + k / 2 : 1) + 8 * 16384 + 1024);
@@ -381,8 +382,8 @@ static int by_time(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Limits hold for the quickest tenth: a loaded machine disturbs some
- * evaluations, not all. Sanitizers are too slow for limits. */
+/* The limits hold for the fastest tenth of the evaluations, because a loaded
+ * machine disturbs some of them. Sanitizers are too slow for limits. */
 static void pricing_is_quick(void **state)
 {
     enum { N_MOVES = 400, N_FIRST = 10 };

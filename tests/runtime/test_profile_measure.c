@@ -1,6 +1,6 @@
-/* Measuring a profile does not disturb training; with kernels that sleep, the
- * measured seconds are theirs, and a schedule simulated with them takes its
- * real time. */
+/* Measuring a profile does not disturb training. With kernels that sleep, the
+ * measured seconds are the slept ones, and a schedule simulated with them takes
+ * as long as a real step. */
 #include "runtime/profile/profile_measure.h"
 
 #include "lib/sleepdevice.h"
@@ -38,7 +38,7 @@ static void create(struct run *run, const struct setup *setup)
         fail_msg("%s", err.text);
 }
 
-/* ---- Shape -------------------------------------------------------------- */
+/* ---- Contents of a profile ---------------------------------------------- */
 
 static int n_distinct(const struct vp_block_key *keys, int n)
 {
@@ -63,7 +63,7 @@ static void assert_block(const struct vp_graph *graph, int b,
     assert_true(block->alone.f > 0.0 && block->alone.b > 0.0);
     assert_true(block->alone.w >= 0.0);
     assert_memory_equal(&block->alone, &block->beside_copies,
-                        sizeof(block->alone)); /* there are none here */
+                        sizeof(block->alone)); /* this device has no copies */
     assert_int_equal(block->n_sets, vp_profile_candidates(graph, b, sets));
     for (int i = 0; i < block->n_sets; i++) {
         assert_true(block->sets[i].ops == sets[i]);
@@ -71,7 +71,8 @@ static void assert_block(const struct vp_graph *graph, int b,
     }
 }
 
-/* Every block of the model is found, repeated ones once; the text comes back. */
+/* Checks that the profile has every block of the model, repeated ones once, and
+ * that its text can be read back. */
 static void assert_shape(const struct run *run,
                          const struct vp_device_profile *profile)
 {
@@ -130,7 +131,8 @@ static void shape_of_models(void **state)
     }
 }
 
-/* A time limit that is over at once: all is there, sets are estimated. */
+/* With a time limit that is over at once the profile is complete, but times of
+ * sets are estimated. */
 static void time_limit(void **state)
 {
     struct setup setup = usual;
@@ -157,7 +159,7 @@ static void time_limit(void **state)
     run_free(&run);
 }
 
-/* ---- Neutral ------------------------------------------------------------ */
+/* ---- Measuring beside training ------------------------------------------ */
 
 /* Measuring between two steps of a run changes no bit of it. */
 static void neutral(void **state)
@@ -192,7 +194,8 @@ static void neutral(void **state)
     run_free(&measured);
 }
 
-/* Ranks on cores of their own; the thread that asks may go on everywhere. */
+/* Ranks run on their own cores; the thread that measures has the same affinity
+ * afterwards as before. */
 static void pinned(void **state)
 {
     static const int cores[] = { 0, 1 };
@@ -224,14 +227,15 @@ static void pinned(void **state)
     run_free(&run);
 }
 
-/* ---- Sleeping kernels --------------------------------------------------- */
+/* ---- Kernels that sleep ------------------------------------------------- */
 
 enum { N_TRIES = 4 };
 
 #define NS_PER_FLOP 6.0
 #define NS_PER_WEIGHT 100.0
 
-/* Within 5 %, or the time in which a sleeping thread is woken. */
+/* Returns true if `got` is within 5 % of `want`, plus the time to wake a
+ * thread. */
 static bool is_near(const char *what, double got, double want)
 {
     bool near = fabs(got - want) <= 0.05 * want + 2e-4;
@@ -273,7 +277,7 @@ static struct setup sleeping(void)
     return setup;
 }
 
-/* Measured once: it takes seconds. */
+/* The profile of sleeping kernels, measured once because it takes seconds. */
 static struct vp_device_profile slept;
 static struct vp_arena slept_arena;
 
@@ -323,8 +327,8 @@ static bool are_blocks_near(const struct vp_graph *graph)
     for (int b = 0; b < graph->n_blocks; b++)
         if (!is_block_near(graph, b, vp_profile_find(&slept, keys[b])))
             return false;
-    /* Threads that sleep do not slow each other down; updates are so short that
-     * waking counts. */
+    /* Sleeping threads do not slow each other down. Updates are short: the time
+     * to wake a thread is a large part, so their limit is wider. */
     return slept.capacity > 1.9 &&
            is_near("F under load", slept.loads[1].f, 1) &&
            is_near("B under load", slept.loads[1].b, 1) &&
@@ -338,7 +342,7 @@ static void sleeping_blocks(void **state)
     struct run run;
 
     create(&run, &setup);
-    /* Other programs may keep a thread from its core when it should wake. */
+    /* A busy machine may wake a thread late, so the measurement is repeated. */
     while (!are_blocks_near(&run.graphs[0])) {
         assert_true(++n_tries <= N_TRIES);
         release_sleeping(state);
@@ -371,13 +375,13 @@ static bool keep_seconds(void *ctx, const struct vp_step_report *report)
 {
     double *seconds = ctx;
 
-    /* The fastest step: others were disturbed. */
+    /* Keeps the fastest step: slower ones were disturbed. */
     if (seconds[0] == 0.0 || report->seconds < seconds[0])
         seconds[0] = report->seconds;
     return true;
 }
 
-/* What `schedule` takes for a step, simulated and real. */
+/* Compares the simulated and the real time of a step of `schedule`. */
 static void compare_schedule(const char *schedule, int n_stages, int n_chunks,
                              const int *partition)
 {
@@ -393,7 +397,7 @@ static void compare_schedule(const char *schedule, int n_stages, int n_chunks,
     setup.n_chunks = n_chunks;
     setup.partition = partition;
     setup.accumulation = 8;
-    setup.grad_clip = 1e9f; /* all ranks end a step together */
+    setup.grad_clip = 1e9f; /* clipping makes all ranks end a step together */
     create(&run, &setup);
     stage_costs(&run.graphs[0], partition, n_stages * n_chunks, costs);
     assert_int_equal(vp_plan_seconds(vp_trainer_schedule(run.trainer),
@@ -424,13 +428,14 @@ static void sleeping_schedules(void **state)
     compare_schedule("interleaved", 4, 2, chunks);
 }
 
-/* ---- A device with memory of its own ------------------------------------ */
+/* ---- A device with its own memory --------------------------------------- */
 
-/* Copies of 32 MiB and more take their time, and slow kernels down. */
+/* Copies of 32 MiB and more sleep, at COPY_RATE bytes per second, and slow
+ * kernels down by SLOWED. */
 #define COPY_RATE 2e9
 #define SLOWED 1.25
 
-static atomic_llong copied_ns; /* when the last copy began or ended */
+static atomic_llong copied_ns; /* time of the last begin or end of a copy */
 
 static int64_t now_ns(void)
 {
@@ -440,8 +445,8 @@ static int64_t now_ns(void)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/* Copies of a load follow each other; a thread of it may lack a core between
- * two. */
+/* Returns true if a copy began or ended in the last 40 ms. Copies of a load
+ * follow each other, but its thread may have to wait for a core between two. */
 static bool is_copying(void)
 {
     return now_ns() - atomic_load(&copied_ns) < 40000000;
@@ -566,6 +571,6 @@ int main(void)
         cmocka_unit_test(own_memory),
     };
 
-    prctl(PR_SET_TIMERSLACK, 1000); /* nanoseconds; rank threads inherit it */
+    prctl(PR_SET_TIMERSLACK, 1000); /* nanoseconds; inherited by rank threads */
     return cmocka_run_group_tests(tests, measure_sleeping, release_sleeping);
 }

@@ -1,5 +1,5 @@
 /* Gradients of replicas that are added bundle by bundle during backward have
- * the bits of a sum at the end, in replica order. */
+ * the same bits as a sum in replica order after backward. */
 #include "lib/halfdevice.h"
 
 #include "base/clock.h"
@@ -134,7 +134,8 @@ static void literal_close(struct literal *lit)
     test_device()->close(lit->backend);
 }
 
-/* Minibatch k of a group: forward through all stages. */
+/* Runs minibatch `m`, number `k` of its step, forward through all stages.
+ * Returns its loss. */
 static double forward(struct literal *lit, uint64_t m, int k)
 {
     struct part *last = &lit->parts[lit->n_parts - 1];
@@ -185,7 +186,7 @@ static void backward(struct literal *lit, int k)
     }
 }
 
-/* Replicas that had a minibatch, in order. */
+/* Adds the gradients of the replicas that had a minibatch, in order. */
 static void add_replicas(const struct literal *lit, struct part *part)
 {
     for (int64_t i = 0; i < part->n_floats; i++) {
@@ -197,7 +198,8 @@ static void add_replicas(const struct literal *lit, struct part *part)
     }
 }
 
-/* The uses of a tied parameter in block order, which is parameter order. */
+/* Adds the gradients of all uses of a tied parameter in the order of blocks,
+ * which is the order of parameters. */
 static void add_tied(struct literal *lit, vp_par owner)
 {
     const struct vp_graph *graph = &lit->run->graphs[0];
@@ -222,7 +224,8 @@ static void add_tied(struct literal *lit, vp_par owner)
         memcpy(use[k], use[0], (size_t)n * sizeof(float));
 }
 
-/* Sums, the norm over all blocks, and the next weights. */
+/* Adds gradients, computes the norm over all blocks and updates the weights.
+ * Returns the norm. */
 static double update(struct literal *lit)
 {
     const struct vp_train_config *config = &lit->run->config;
@@ -264,7 +267,7 @@ static void compare_weights(const struct run *run, const struct literal *lit)
             assert_same_weights(run, &lit->parts[s].stage, r);
 }
 
-/* Trains, and does it again literally. */
+/* Trains with the trainer and with the literal interpreter, and compares. */
 static void check(const struct setup *setup)
 {
     struct vp_err err = { .text = "" };
@@ -296,7 +299,8 @@ static void check(const struct setup *setup)
     run_free(&run);
 }
 
-/* Minibatches divide evenly among the replicas, or not, or some have none. */
+/* The minibatches divide evenly among the replicas, or unevenly, or some
+ * replicas have none. */
 static void sums_are_those_of_the_literal_program(void **state)
 {
     static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1" };
@@ -329,8 +333,9 @@ static void sums_are_those_of_the_literal_program(void **state)
             }
 }
 
-/* Ranks with several stages: replicas are copies of the pipeline, and their
- * number alone is part of the result. */
+/* If ranks have several stages, every replica is a copy of the whole pipeline.
+ * The result depends on the number of replicas, not on the stages or the
+ * schedule. */
 static void chunks_have_the_bits_of_one_stage(void **state)
 {
     static const int same[] = { 2, 2, 2 }, three[] = { 3, 3 };
@@ -375,17 +380,17 @@ static void chunks_have_the_bits_of_one_stage(void **state)
         }
 }
 
-/* ---- Overlap ------------------------------------------------------------ */
+/* ---- Sums during backward ----------------------------------------------- */
 
-/* Rank `first` stops before its offer number N_HELD until rank `second` has
- * come as far: the bundles before that were offered by both. */
+/* Rank `first` waits before it offers bundle number N_HELD until rank `second`
+ * has come to the same bundle. Both have then offered N_HELD - 1 bundles. */
 enum { N_HELD = 5 };
 
 struct gate {
     int first, second;
     enum vp_action_kind kind;
     const struct vp_action *now[MAX_RANKS];
-    atomic_int n_offers[MAX_RANKS]; /* begun */
+    atomic_int n_offers[MAX_RANKS]; /* begun by each rank */
 };
 
 static enum vp_fault hold(void *ctx, int rank, const struct vp_action *action)
@@ -420,7 +425,7 @@ static enum vp_status counting_part(struct vp_exe *exe, enum vp_list list,
     return test_device()->launch_part(exe, list, first, n, launch, stream);
 }
 
-/* Trains two steps; the statistics of `stage`. */
+/* Trains and returns the statistics of `stage`. */
 static struct vp_stage_stats stats_of(const struct setup *setup, int stage,
                                       uint64_t *hash_out)
 {
@@ -440,7 +445,7 @@ static struct vp_stage_stats stats_of(const struct setup *setup, int stage,
     return stats;
 }
 
-/* Bundles are added while backward runs, if nobody waits for a message of it:
+/* Bundles are added during backward if no other rank waits for a message of it:
  * in the first stage, and in W. */
 static void bundles_are_added_before_reduce(void **state)
 {
@@ -499,8 +504,7 @@ static int64_t counted_ns(const struct vp_stage_stats *stats)
            stats->send_ns + stats->message_ns;
 }
 
-/* The times of a stage are those of its ranks' actions: none is counted twice,
- * none is left out. */
+/* The times of a stage cover all actions of its ranks, each of them once. */
 static void times_add_up(void **state)
 {
     static const int partition[] = { 2, 1, 2 }, replicas[] = { 2, 1, 3 };
@@ -543,7 +547,7 @@ static void times_add_up(void **state)
     }
 }
 
-/* A stage without replicas runs whole lists and adds nothing. */
+/* A stage without replicas launches whole lists and adds no gradients. */
 static void one_replica_pays_nothing(void **state)
 {
     static const int partition[] = { 2, 1, 2 };
@@ -565,15 +569,15 @@ static void one_replica_pays_nothing(void **state)
     }
 }
 
-/* ---- Faults between offers ---------------------------------------------- */
+/* ---- Faults between two bundles ----------------------------------------- */
 
 enum { N_STALLS = 12, N_ERRORS = 24, TIMEOUT_MS = 250 };
 
 struct trap {
     enum vp_fault fault;
-    int rank, countdown; /* offers */
+    int rank, countdown; /* offers before the fault */
     bool sprung;
-    const struct vp_action *now; /* of that rank */
+    const struct vp_action *now; /* the rank's action */
     struct vp_action action;
 };
 
@@ -630,8 +634,9 @@ static enum vp_status run_into(struct trap *trap, int trial, struct vp_err *err)
     return st;
 }
 
-/* The rank, its action, stage and minibatch are named; `verdict`: also what
- * is the matter. */
+/* Checks that the message names the rank, its action, stage and minibatch.
+ * `verdict` is the expected text between rank and action; NULL: the action may
+ * be anywhere. */
 static void expect(const struct vp_err *err, const struct trap *trap,
                    const char *verdict)
 {

@@ -1,17 +1,17 @@
-/* A loss scale that is a power of two changes no bit; exactly the updates that
- * overflow are skipped. */
+/* A loss scale that is a power of two changes no bit of training. Exactly the
+ * updates that overflow are skipped. */
 #include "lib/trainlib.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The usual model has 5 blocks. */
+/* Partitions of the usual model, which has 5 blocks, by number of stages. */
 static const int partitions[][8] = {
     { 0 }, { 5 }, { 2, 3 }, { 1, 2, 2 }, { 1, 1, 1, 2 },
 };
 
-/* ---- Powers of two ------------------------------------------------------ */
+/* ---- Scales without overflow -------------------------------------------- */
 
 static void check_same(struct setup setup, float scale)
 {
@@ -85,9 +85,9 @@ static void tied_weights_are_scaled_too(void **state)
     }
 }
 
-/* ---- Overflow ----------------------------------------------------------- */
+/* ---- Scales that overflow ----------------------------------------------- */
 
-/* Training by a literal loop over minibatches on one stage. */
+/* Trains by a plain loop over minibatches on one stage. */
 struct literal {
     const struct vp_train_config *config;
     struct vp_stage stage;
@@ -121,7 +121,8 @@ static float literal_minibatch(struct literal *lit, int accumulation, int m)
     return loss[VP_LOSS_MEAN];
 }
 
-/* An update, or a smaller scale. The optimizer counts what it did: `newest`. */
+/* Updates the weights, or halves the scale if a gradient is not finite. Skipped
+ * updates do not count in stage->newest, the optimizer's step. */
 static double literal_update(struct literal *lit, int64_t step)
 {
     const struct vp_train_config *config = lit->config;
@@ -144,7 +145,7 @@ static double literal_update(struct literal *lit, int64_t step)
     return norm;
 }
 
-/* As hash_weights() does. */
+/* Computes the same hash as hash_weights(). */
 static uint64_t hash_stage(const struct run *run, const struct vp_stage *stage)
 {
     uint64_t hash = HASH_START;
@@ -181,7 +182,7 @@ static void literal_train(struct run *want, const struct setup *setup)
                                    &shape, &err),
                      VP_OK);
     assert_int_equal(vp_stage_allocate(&lit.stage, &err), VP_OK);
-    want->eval_loss = 0.0; /* none */
+    want->eval_loss = 0.0; /* there is no evaluation */
     for (int i = 0, m = 0; i < setup->n_steps; i++) {
         want->scales[i] = lit.scale;
         want->losses[i] = 0.0;
@@ -199,7 +200,8 @@ static void literal_train(struct run *want, const struct setup *setup)
     run_free(&run);
 }
 
-/* The first two at once, and one after an update. */
+/* Returns true if the first two updates were skipped, and a later one after an
+ * update that was made. */
 static bool skips_late(const struct run *run, int n_steps)
 {
     bool late = false;
@@ -209,8 +211,9 @@ static bool skips_late(const struct run *run, int n_steps)
     return late && run->skipped[1] == 2;
 }
 
-/* A power of two that must come down twice, or 0: where kernels overflow depends
- * on the machine, and no two batches do at the same scale. */
+/* Returns a power of two whose first two updates overflow and whose third does
+ * not, or 0 if there is none. The scale at which kernels overflow depends on
+ * the machine and on the batch. */
 static float find_start(struct setup setup)
 {
     struct run run = { .skipped = { 0 } };
@@ -227,11 +230,12 @@ static float find_start(struct setup setup)
     return 0.0f;
 }
 
-/* A run whose scale comes down late, too: with some seeds a gradient is larger
- * than the first one that fits. */
+/* Finds a seed and a scale with which an update overflows after one that did
+ * not: some seeds have a later gradient that is larger than the first ones. */
 static void find_late(struct setup *setup, struct run *want)
 {
-    const int n_scales = 12; /* the next is twice the first */
+    /* 1.0625^12 is about 2: the scales reach the next power of two. */
+    const int n_scales = 12;
 
     for (setup->seed = 1; setup->seed <= 16; setup->seed++) {
         float scale = find_start(*setup);
@@ -295,13 +299,14 @@ static void a_skipped_update_leaves_the_weights(void **state)
         assert_int_equal(vp_trainer_run(run.trainer, 5, keep_step, &run, &err),
                          VP_OK);
         assert_true(isinf(run.norms[4]));
-        assert_int_equal(run.skipped[4], i ? 10 : 5); /* asp: of two stages */
+        /* In an asynchronous run both stages count their skipped updates. */
+        assert_int_equal(run.skipped[4], i ? 10 : 5);
         assert_true(hash_weights(&run) == before);
         run_free(&run);
     }
 }
 
-/* ---- Giving up ---------------------------------------------------------- */
+/* ---- Ending the run ----------------------------------------------------- */
 
 static void fifty_in_a_row_end_the_run(void **state)
 {
@@ -327,7 +332,8 @@ static void fifty_in_a_row_end_the_run(void **state)
     }
 }
 
-/* What is said of a run that diverges at once; its steps. */
+/* Runs with a learning rate that makes the weights overflow. Returns the number
+ * of steps before the run ended, and its message in `err`. */
 static int diverge(float scale, struct vp_err *err)
 {
     struct setup setup = loud("1f1b", 2, partitions[2]);
@@ -347,7 +353,7 @@ static int diverge(float scale, struct vp_err *err)
     return n_steps;
 }
 
-/* Without a scale the first one does. */
+/* Without a loss scale the first overflow ends the run. */
 static void without_a_scale_nothing_is_skipped(void **state)
 {
     struct vp_err err = { .text = "" };
@@ -357,7 +363,7 @@ static void without_a_scale_nothing_is_skipped(void **state)
     assert_non_null(strstr(err.text, "non-finite"));
 }
 
-/* A loss that is not finite ends the run, with a scale as well. */
+/* A non-finite loss ends the run, even with a loss scale. */
 static void a_bad_loss_ends_the_run(void **state)
 {
     struct vp_err err = { .text = "" };

@@ -1,6 +1,8 @@
-/* Slices of rows: between its sums a member of a tensor-parallel group has some of the
- * rows. The same bits over cuts, schedules, recomputation, threads and resumption, the
- * numbers of one rank up to rounding, fewer bytes, and each of them priced. */
+/* Slices of rows: with `sequence_parallel`, a member of a tensor-parallel group
+ * has only some rows of the values between two sums. Training gives the same
+ * bits for all partitions, schedules, recomputation, threads and resumption,
+ * the losses of one rank up to rounding, needs fewer bytes, and allocates the
+ * priced bytes. */
 #include "lib/pipelinelib.h"
 #include "lib/tensorlib.h"
 
@@ -14,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* With a sequence of odd length the last slices end in padding. */
+/* A sequence of odd length makes the last slices end in padding. */
 static struct setup slices_of(const char *model, int members)
 {
     struct setup setup = group_of(model, members);
@@ -33,7 +35,7 @@ static struct setup odd_slices_of(const char *model, int members)
     return setup;
 }
 
-/* ---- The graph ---------------------------------------------------------- */
+/* ---- Slices in the graph ------------------------------------------------ */
 
 static void build(struct vp_graph *graph, const char *model,
                   const struct setup *setup, struct vp_dims dims)
@@ -46,7 +48,8 @@ static void build(struct vp_graph *graph, const char *model,
         fail_msg("%s", err.text);
 }
 
-/* Between sums all values are slices; what crosses a cut is one, or a model input. */
+/* Between sums all values are slices. A value that crosses a cut is a slice or
+ * a model input. */
 static void values_between_sums_are_slices(void **state)
 {
     (void)state;
@@ -82,8 +85,8 @@ static void values_between_sums_are_slices(void **state)
     }
 }
 
-/* Members have parts of the gradients of what they use on slices, and of nothing
- * else: streams of random numbers and parameters are those of one rank. */
+/* A member has a partial gradient only of parameters that it applies to slices.
+ * Parameters and random streams are those of one rank. */
 static void gradients_of_slices_are_parts(void **state)
 {
     struct setup setup = slices_of("bert", 2), alone = group_of("bert", 1);
@@ -111,7 +114,8 @@ static void gradients_of_slices_are_parts(void **state)
     vp_graph_release(&one);
 }
 
-/* A graph of one block, with a PARTIAL value [10, 8] and what becomes of it. */
+/* A graph of one block with a partial value [10, 8], its slice and its gathered
+ * rows. */
 struct sketch {
     struct vp_graph graph;
     vp_val ids, part, slice, gathered;
@@ -167,13 +171,13 @@ static void mistakes_of_builders_are_refused(void **state)
     vp_layernorm(&s.graph, s.gathered, a, b, 1e-5f);
     end_sketch(&s, "layernorm: needs whole rows");
 
-    begin_sketch(&s); /* a weight cut by rows lacks the gather */
+    begin_sketch(&s); /* an all-gather is missing before a weight cut by rows */
     a = vp_graph_param(&s.graph, "a", 8, 8, VP_INIT_ONE, 0.0f);
     vp_graph_slice(&s.graph, a, VP_SLICE_ROWS, 1, false);
     vp_linear(&s.graph, s.slice, a, VP_NONE, VP_ACT_NONE);
     end_sketch(&s, "linear: weight and input are not cut alike");
 
-    begin_sketch(&s); /* the gradient of a whole weight would lack a sum */
+    begin_sketch(&s); /* the gradient of a whole weight would need a sum */
     a = vp_graph_param(&s.graph, "a", 8, 8, VP_INIT_ONE, 0.0f);
     vp_linear(&s.graph, s.gathered, a, VP_NONE, VP_ACT_NONE);
     end_sketch(&s, "linear: weight and input are not cut alike");
@@ -189,7 +193,7 @@ static void mistakes_of_builders_are_refused(void **state)
     end_sketch(&s, "attention: query, key and value");
 }
 
-/* ---- The same bits ------------------------------------------------------ */
+/* ---- The same bits for all plans ---------------------------------------- */
 
 static const struct variant variants[] = {
     { "1f1b", 2, 1, 1, 0.0, 0.0, false, false },
@@ -217,8 +221,8 @@ static void same_bits_however_it_is_cut(void **state)
         }
 }
 
-/* Any set: also a sum without the product before it, or a product without the
- * gather. */
+/* Recomputes random sets: also a sum without the product before it, or a
+ * product without the all-gather. */
 static void same_bits_whatever_is_recomputed(void **state)
 {
     (void)state;
@@ -292,7 +296,7 @@ static void bf16_gives_the_same_bits(void **state)
                     2e-3 * plain.losses[i]);
 }
 
-/* The plain-C twins are an implementation of their own. */
+/* The plain-C kernels are a second implementation of the same operators. */
 static void twins_give_the_same_numbers(void **state)
 {
     (void)state;
@@ -313,7 +317,7 @@ static void twins_give_the_same_numbers(void **state)
     }
 }
 
-/* ---- Against one rank --------------------------------------------------- */
+/* ---- Comparison with one rank ------------------------------------------- */
 
 static void numbers_are_those_of_one_rank(void **state)
 {
@@ -333,7 +337,7 @@ static void numbers_are_those_of_one_rank(void **state)
             }
 }
 
-/* Fewer rows than members: some have padding only. */
+/* With fewer rows than members, some members have only padding. */
 static void members_without_rows(void **state)
 {
     struct setup setup = slices_of("gpt2", 4);
@@ -345,7 +349,8 @@ static void members_without_rows(void **state)
     check_numbers(setup);
 }
 
-/* Each of their gradients is a sum over the members. */
+/* Parameters that all members have stay equal, because their gradients are sums
+ * over the members. */
 static void whole_parameters_stay_equal(void **state)
 {
     (void)state;
@@ -360,9 +365,10 @@ static void asp_is_what_the_interpreter_does(void **state)
         check_asp(odd_slices_of(models[m], 2));
 }
 
-/* ---- State -------------------------------------------------------------- */
+/* ---- Resumption --------------------------------------------------------- */
 
-/* A state that was saved with or without slices goes on with or without them. */
+/* A state that was saved with slices of rows can be resumed without them, and
+ * vice versa. */
 static void with_resumes_without(void **state)
 {
     (void)state;
@@ -395,7 +401,7 @@ static void with_resumes_without(void **state)
         }
 }
 
-/* ---- Memory ------------------------------------------------------------- */
+/* ---- Bytes and memory --------------------------------------------------- */
 
 static struct vp_stage_price price_of(struct setup setup, int stage)
 {
@@ -427,8 +433,9 @@ static void memory_is_what_was_priced(void **state)
         }
 }
 
-/* Gradients at a cut have an n-th of the bytes, values but for labels, too. Rows that are gathered are not kept by default:
- * activations become fewer, and with keep_gathered more of them. */
+/* Gradients at a cut have 1/n of the bytes, and values except labels as well.
+ * Gathered rows are not kept by default, which saves activations; keep_gathered
+ * keeps them. */
 static void slices_save_bytes(void **state)
 {
     (void)state;
@@ -452,7 +459,7 @@ static void slices_save_bytes(void **state)
     }
 }
 
-/* ---- Faults ------------------------------------------------------------- */
+/* ---- Lost members ------------------------------------------------------- */
 
 static void a_lost_member_is_named(void **state)
 {

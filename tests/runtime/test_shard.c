@@ -1,5 +1,5 @@
-/* Replicas that own slices of the optimizer's state have the losses, norms,
- * weights, moments and saved state, bit for bit, of replicas that have all of
+/* Replicas that own shards of the optimizer's state have, bit for bit, the same
+ * losses, norms, weights, moments and saved state as replicas that have all of
  * it. */
 #include "lib/vault.h"
 
@@ -21,9 +21,9 @@ static void set_bf16(struct setup *setup, bool bf16)
         setup->dtype = VP_DTYPE_BF16;
 }
 
-/* ---- The same bits ------------------------------------------------------ */
+/* ---- The same bits as without shards ------------------------------------ */
 
-/* All copies that two runs took. */
+/* Checks that all state copies of two runs are equal. */
 static void assert_same_copies(const struct vault *a, const struct vault *b)
 {
     assert_int_equal(a->n_copies, b->n_copies);
@@ -41,7 +41,8 @@ static void assert_same_copies(const struct vault *a, const struct vault *b)
         }
 }
 
-/* Trains with and without slices; then each goes on from a copy of the other. */
+/* Trains with and without shards and compares. Then each run is resumed from a
+ * state copy of the other. */
 static void check(struct setup setup, int64_t every)
 {
     struct vault *whole = vault_new(), *sliced = vault_new();
@@ -106,7 +107,8 @@ static void groups_have_the_same_bits(void **state)
         }
 }
 
-/* The ring of versions: weights are gathered into the next one. */
+/* Asynchronous schedules: the updated weights are gathered into the next
+ * version. */
 static void streams_have_the_same_bits(void **state)
 {
     static const struct {
@@ -142,7 +144,7 @@ static void streams_have_the_same_bits(void **state)
     }
 }
 
-/* Ranks with several stages, and evaluations in the middle. */
+/* Ranks with several stages, and evaluations between steps. */
 static void chunks_and_evaluations_have_the_same_bits(void **state)
 {
     static const int partition[] = { 2, 1, 2, 1 }, replicas[] = { 2, 2 };
@@ -169,7 +171,8 @@ static void chunks_and_evaluations_have_the_same_bits(void **state)
     }
 }
 
-/* A scale that overflows at first: updates are skipped, and then made. */
+/* The loss scale overflows at first: some updates are skipped, later ones are
+ * made. */
 static void skipped_updates_have_the_same_bits(void **state)
 {
     static const int replicas[] = { 2, 3 }, partition[] = { 2, 3 };
@@ -198,7 +201,7 @@ static void skipped_updates_have_the_same_bits(void **state)
                      got.skipped[setup.n_steps - 1]);
 }
 
-/* Not those of the first replica alone. */
+/* All replicas have all weights, not only the first one. */
 static void every_replica_has_all_weights(void **state)
 {
     static const int replicas[] = { 3 };
@@ -228,7 +231,7 @@ static void every_replica_has_all_weights(void **state)
     run_free(&run);
 }
 
-/* ---- Slices ------------------------------------------------------------- */
+/* ---- Bounds of the shards ----------------------------------------------- */
 
 static bool may_be_cut(const struct vp_program *program, int64_t at)
 {
@@ -250,7 +253,8 @@ static bool may_be_cut(const struct vp_program *program, int64_t at)
     return false;
 }
 
-/* Slices have about the same length, and chunks stay whole. */
+/* Shards have about the same length, and chunks of the optimizer are not
+ * cut. */
 static void slices_are_even(void **state)
 {
     static const char *const names[] = { "bert", "gpt2", "translation" };
@@ -303,8 +307,9 @@ static int owner_of(const struct vp_shard_table *table, int64_t element)
     return table->parts[i].owner;
 }
 
-/* Sums of gradients go to the owners of their elements; those of tied weights, and
- * of their other uses in the stage, to all replicas. */
+/* The sum of a gradient element goes to the replica that owns the element.
+ * Gradients of tied weights, and of their other uses in the stage, go to all
+ * replicas. */
 static void sums_go_to_owners(void **state)
 {
     struct setup setup = usual;
@@ -349,10 +354,10 @@ static void sums_go_to_owners(void **state)
     run_free(&run);
 }
 
-/* ---- Memory ------------------------------------------------------------- */
+/* ---- Memory per replica ------------------------------------------------- */
 
-/* Bytes per replica of a GPT-2 with an embedding of 8000 x 32: its moments are
- * shared out, all else stays. What is priced is what is allocated. */
+/* Moments per replica of a GPT-2 with an embedding of 8000 x 32 are divided
+ * among the replicas; all else is not. The priced bytes are allocated. */
 static void memory_is_shared_out(void **state)
 {
     static const struct {
@@ -392,7 +397,7 @@ static void memory_is_shared_out(void **state)
         assert_int_equal(memory.gradients, whole.gradients);
         assert_int_equal(memory.weights, whole.weights);
         assert_true(memory.moments - whole.moments / n <= 10 * 16384 + 1024);
-        /* A checkpoint has all of it. */
+        /* A checkpoint has the moments of all shards. */
         assert_int_equal(priced.stages[0].snapshot,
                          whole.weights + whole.moments);
         vp_priced_plan_release(&priced);
@@ -419,7 +424,8 @@ static enum vp_fault spring(void *ctx, int rank, const struct vp_action *action)
     return VP_FAULT_STALL;
 }
 
-/* Others wait for its sums, or for its weights. */
+/* The other replicas wait for the sums or the weights of the rank that
+ * stalls. */
 static void an_owner_that_stalls_is_named(void **state)
 {
     static const int replicas[] = { 3 };

@@ -1,5 +1,5 @@
-/* A run resumed from a copy of the state, taken during training, has every loss
- * and weight of the unbroken run. */
+/* A run resumed from a state copy that was taken during training has every loss
+ * and weight of the run without interruption. */
 #include "lib/halfdevice.h"
 #include "lib/vault.h"
 
@@ -8,7 +8,7 @@
 
 static const double half_swapped[] = { 0.5, 0.5, 0.5, 0.5 };
 
-/* Saved at four stages, resumed at any number of them. */
+/* The state is saved by four stages and resumed by one to four. */
 static void test_bsp(void **state)
 {
     static const struct {
@@ -105,7 +105,7 @@ static void test_asp(void **state)
         train_saving(setup, c->every, &whole, vault);
         setup.swap_ratios = NULL;
         train(&plain, &setup);
-        assert_same(&plain, &whole, setup.n_steps); /* saving changes nothing */
+        assert_same(&plain, &whole, setup.n_steps); /* saving changes no bit */
         assert_true(vault->n_copies >= 2);
         for (int k = 0; k < vault->n_copies; k++) {
             setup.swap_ratios = k % 2 ? half_swapped : NULL;
@@ -117,7 +117,8 @@ static void test_asp(void **state)
 
 /* ---- Loss scales -------------------------------------------------------- */
 
-/* A dynamic scale on its way down, among skipped updates and others. */
+/* A dynamic scale that is still becoming smaller: some updates between the
+ * copies are skipped, others are made. */
 static void test_dynamic_scale(void **state)
 {
     static const int partitions[][4] = {
@@ -161,7 +162,8 @@ static void test_scale_in_asp(void **state)
     }
 }
 
-/* The row of updates that makes a scale grow goes on, too. */
+/* The number of updates without overflow, after which a scale grows, is resumed
+ * too. */
 static void test_scale_counts_on(void **state)
 {
     struct setup setup = loud("1f1b", 2, streams[1].partition);
@@ -191,7 +193,7 @@ static void test_scale_counts_on(void **state)
     vault_free(vault);
 }
 
-/* Running in two calls is running in one. */
+/* Training in two calls gives the same bits as in one. */
 static void test_two_runs_are_one(void **state)
 {
     (void)state;
@@ -200,7 +202,7 @@ static void test_two_runs_are_one(void **state)
         struct setup setup = stream_setup(c);
         struct vp_err err = { .text = "" };
         struct run whole, parts;
-        int first = 12; /* whole rounds of all cases */
+        int first = 12; /* whole rounds in all cases */
 
         if (first >= c->n_steps)
             first = 6;
@@ -218,7 +220,7 @@ static void test_two_runs_are_one(void **state)
     }
 }
 
-/* An idle trainer is saved as it is. */
+/* A trainer can also be saved between two calls, when it is idle. */
 static void test_idle(void **state)
 {
     const struct stream_case *c = &streams[2];
@@ -244,7 +246,7 @@ static void test_idle(void **state)
     vault_free(vault);
 }
 
-/* An error of the saver or loader ends the run with its text. */
+/* An error of the saver or the loader ends the run with its message. */
 static enum vp_status refuse_begin(void *ctx, int64_t step, int timeout_ms,
                                    struct vp_err *err)
 {

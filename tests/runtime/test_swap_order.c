@@ -1,5 +1,5 @@
-/* Streams get the waits and copies that swapping needs in the right order, line
- * by line, on a device that works behind the host. */
+/* Each swap action gives the streams its waits and copies in the right order.
+ * The device is simulated and writes down every call. */
 #include "device/driver.h"
 #include "runtime/stage/stage.h"
 
@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-/* ---- A device that writes down what it is asked for --------------------- */
+/* ---- A device that writes down every call ------------------------------- */
 
-enum { N = 20 << 20 }; /* bytes: three pieces */
+enum { N = 20 << 20 }; /* bytes: a copy of three pieces */
 
 struct fake_stream {
     struct vp_stream base;
@@ -23,7 +23,7 @@ struct fake_stream {
 
 struct fake_event {
     struct vp_event base;
-    char reached_by[16]; /* the stream that it was recorded in */
+    char reached_by[16]; /* the stream that recorded it */
 };
 
 static char said[4096];
@@ -151,7 +151,7 @@ static void assert_said(const char *want)
     said[0] = '\0';
 }
 
-/* ---- The orders --------------------------------------------------------- */
+/* ---- Calls of each action ----------------------------------------------- */
 
 static void each_action_keeps_its_order(void **state)
 {

@@ -1,8 +1,9 @@
-/* Tensor parallelism: ranks that share each operator. A group gives the same bits
- * over cuts, schedules, recomputation, threads and resumption, and the numbers of one
- * rank up to rounding. With VP_TEST_DEVICE=cuda the same of ranks that share a GPU,
- * whose numbers are then those of the CPU up to rounding. VP_TEST_NAME: only the tests
- * whose names fit that pattern. */
+/* Tensor parallelism: the ranks of a group share each operator. A group gives
+ * the same bits for all partitions, schedules, recomputation, threads and
+ * resumption, and the losses of one rank up to rounding. VP_TEST_DEVICE=cuda
+ * runs the same tests with ranks that share a GPU, and compares with the CPU up
+ * to rounding. VP_TEST_NAME runs only the tests whose names match that
+ * pattern. */
 #include "lib/pipelinelib.h"
 #include "lib/tensorlib.h"
 
@@ -16,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* ---- Slices ------------------------------------------------------------- */
+/* ---- Slices of parameters ----------------------------------------------- */
 
 struct slice_case {
     struct vp_param param;
@@ -26,7 +27,7 @@ struct slice_case {
 
 static void slices_are_cut_as_drawn(void **state)
 {
-    /* A part of 4 x 3 (or 5 x 2): elements count from 0. */
+    /* The whole tensor is 4 x 3 or 5 x 2, with elements 0, 1, 2, ... */
     static const struct slice_case cases[] = {
         { { .rows = 2, .cols = 3, .slice = { VP_SLICE_ROWS, 1, 4 } },
           2,
@@ -44,7 +45,7 @@ static void slices_are_cut_as_drawn(void **state)
           2,
           1,
           { 2, 3, 6, 7, 10, 11 } },
-        /* Filled up with zeros. */
+        /* Slices that end in padding with zeros. */
         { { .rows = 3, .cols = 2, .slice = { VP_SLICE_ROWS, 1, 5 } },
           2,
           1,
@@ -83,7 +84,7 @@ static void slices_are_cut_as_drawn(void **state)
     }
 }
 
-/* Builders name the same parameters, whatever the number of members. */
+/* A model has the same whole parameters for any number of members. */
 static void whole_shapes_do_not_depend_on_members(void **state)
 {
     (void)state;
@@ -127,7 +128,7 @@ static void whole_shapes_do_not_depend_on_members(void **state)
         }
 }
 
-/* What does not divide is refused in one line. */
+/* Heads that cannot be divided among the members are refused in one line. */
 static void heads_must_divide(void **state)
 {
     struct setup setup = group_of("bert", 3);
@@ -151,7 +152,7 @@ static void heads_must_divide(void **state)
                                   "divisor of ffn");
 }
 
-/* ---- The same bits ------------------------------------------------------ */
+/* ---- The same bits for all plans ---------------------------------------- */
 
 static void same_bits_however_it_is_cut(void **state)
 {
@@ -175,7 +176,7 @@ static void same_bits_however_it_is_cut(void **state)
             setup.grad_clip = 0.5f;
             setup.tied = (m + (size_t)k) % 2 == 0;
             setup.vocab = 97;
-            /* Each variant with half of the models. */
+            /* Each model takes half of the variants. */
             check_same_bits(setup, variants, VP_COUNT_OF(variants),
                             m + (size_t)k);
         }
@@ -215,7 +216,7 @@ static void bf16_gives_the_same_bits(void **state)
     assert_same(&one, &other, setup.n_steps);
 }
 
-/* ---- Against one rank --------------------------------------------------- */
+/* ---- Comparison with one rank ------------------------------------------- */
 
 static void numbers_are_those_of_one_rank(void **state)
 {
@@ -228,7 +229,7 @@ static void numbers_are_those_of_one_rank(void **state)
                 setup.n_steps = N_LOSSES;
                 setup.tied = tied;
                 setup.eval = true;
-                setup.vocab = 97; /* the last slice is filled up */
+                setup.vocab = 97; /* the last slice is padded */
                 setup.grad_clip = 0.5f;
                 check_numbers(setup);
             }
@@ -258,7 +259,7 @@ static void numbers_are_those_of_the_cpu(void **state)
         }
 }
 
-/* Ids before the label are counted over all slices. */
+/* The rank of the label counts the ids with larger logits in all slices. */
 static void evaluations_count_the_same_ranks(void **state)
 {
     (void)state;
@@ -287,9 +288,10 @@ static void evaluations_count_the_same_ranks(void **state)
     }
 }
 
-/* ---- What all members have ---------------------------------------------- */
+/* ---- Parameters that all members have ----------------------------------- */
 
-/* The same bits in all members, though nothing makes them equal. */
+/* Parameters that are not sliced keep the same bits in all members, although no
+ * message makes them equal. */
 static void whole_parameters_stay_equal(void **state)
 {
     (void)state;
@@ -297,7 +299,7 @@ static void whole_parameters_stay_equal(void **state)
         check_whole_parameters(group_of(models[m], 4));
 }
 
-/* ---- asp ---------------------------------------------------------------- */
+/* ---- Asynchronous training ---------------------------------------------- */
 
 static void asp_is_what_the_interpreter_does(void **state)
 {
@@ -311,7 +313,7 @@ static void asp_is_what_the_interpreter_does(void **state)
     }
 }
 
-/* ---- State -------------------------------------------------------------- */
+/* ---- Resumption by other group sizes ------------------------------------ */
 
 static void any_size_resumes_any_other(void **state)
 {
@@ -343,7 +345,7 @@ static void any_size_resumes_any_other(void **state)
         }
 }
 
-/* ---- Memory ------------------------------------------------------------- */
+/* ---- Priced memory ------------------------------------------------------ */
 
 static void memory_is_what_was_priced(void **state)
 {
@@ -352,7 +354,7 @@ static void memory_is_what_was_priced(void **state)
         check_memory(group_of("gpt2", members_of[k]));
 }
 
-/* ---- Faults ------------------------------------------------------------- */
+/* ---- Lost members ------------------------------------------------------- */
 
 static void a_lost_member_is_named(void **state)
 {

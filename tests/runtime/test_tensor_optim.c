@@ -1,6 +1,6 @@
-/* Optimizers in tensor-parallel groups: LAMB's trust ratios are those of whole tensors,
- * with the same bits over cuts, schedules, threads and resumption; replicas of groups
- * own shards of the optimizer's state. */
+/* Optimizers in tensor-parallel groups: LAMB's trust ratios are those of whole
+ * tensors, with the same bits for all partitions, schedules, threads and
+ * resumption. Replicas of groups own shards of the optimizer's state. */
 #include "lib/pipelinelib.h"
 #include "lib/tensorlib.h"
 #include "lib/vault.h"
@@ -25,11 +25,11 @@ static struct setup trained_by(const char *model, int members,
     struct setup setup = group_of(model, members);
 
     setup.optim = optim;
-    setup.vocab = 97; /* the last slice is filled up */
+    setup.vocab = 97; /* the last slice is padded */
     return setup;
 }
 
-/* ---- Against one rank --------------------------------------------------- */
+/* ---- Comparison with one rank ------------------------------------------- */
 
 static void run_steps(struct run *run, const struct setup *setup, int n)
 {
@@ -40,9 +40,10 @@ static void run_steps(struct run *run, const struct setup *setup, int n)
         fail_msg("%s", err.text);
 }
 
-/* The step of every whole tensor: a ratio of slices would scale parts of it by other
- * factors. With a large eps the direction is the gradient, so that rounding of its
- * small elements stays small. */
+/* Compares the step of every whole tensor: with one trust ratio per slice, the
+ * parts of a tensor would be scaled by different factors. With a large eps the
+ * direction is the gradient, so that rounding errors of its small elements stay
+ * small. */
 static void compare_steps(struct setup setup)
 {
     struct run one, group, start;
@@ -102,7 +103,7 @@ static void lamb_is_that_of_one_rank(void **state)
         }
 }
 
-/* ---- The same bits ------------------------------------------------------ */
+/* ---- The same bits for all plans ---------------------------------------- */
 
 static void lamb_has_the_same_bits_however_it_is_cut(void **state)
 {
@@ -126,7 +127,7 @@ static void lamb_has_the_same_bits_however_it_is_cut(void **state)
         setup.accumulation = 4;
         setup.grad_clip = 0.5f;
         setup.tied = m != 1;
-        setup.vocab = 2001; /* slices of several chunks */
+        setup.vocab = 2001; /* slices have several chunks */
         train(&one, &setup);
         for (size_t v = 0; v < VP_COUNT_OF(variants); v++) {
             int partition[VP_MAX_STAGES];
@@ -145,9 +146,10 @@ static void lamb_has_the_same_bits_however_it_is_cut(void **state)
     }
 }
 
-/* ---- What all members have, and what none has --------------------------- */
+/* ---- Padding and whole parameters --------------------------------------- */
 
-/* Elements of a slice that are in no whole tensor. */
+/* Checks that the padding of a slice is 0, in weights and moments. Returns the
+ * number of its elements. */
 static int count_filled(const struct vp_stage *stage, int tensor, int member,
                         int n_members)
 {
@@ -207,9 +209,10 @@ static void filling_stays_zero_and_wholes_equal(void **state)
     }
 }
 
-/* ---- State -------------------------------------------------------------- */
+/* ---- Resumption by other group sizes ------------------------------------ */
 
-/* Goes on from a copy of a group of another size: the losses agree up to rounding. */
+/* Resumes from a copy of a group of another size: the losses agree up to
+ * rounding. */
 static void check_close(struct setup setup, const struct vault *vault, int copy,
                         const struct run *whole)
 {
@@ -260,7 +263,7 @@ static void lamb_resumes_with_any_size(void **state)
 
 /* ---- Shards of slices --------------------------------------------------- */
 
-/* All copies that two runs took. */
+/* Checks that all state copies of two runs are equal. */
 static void assert_same_copies(const struct vault *a, const struct vault *b)
 {
     assert_int_equal(a->n_copies, b->n_copies);
@@ -278,8 +281,8 @@ static void assert_same_copies(const struct vault *a, const struct vault *b)
         }
 }
 
-/* Trains with and without shards; then each goes on from a copy of the other, and
- * groups of other sizes from the copy of a sharded one. */
+/* Trains with and without shards and compares. Then each run is resumed from a
+ * state copy of the other, and groups of other sizes from a sharded copy. */
 static void check_shards(struct setup setup, int64_t every)
 {
     struct vault *whole = vault_new(), *sharded = vault_new();
@@ -334,7 +337,7 @@ static void shards_of_slices_have_the_same_bits(void **state)
     }
 }
 
-/* The ring of versions. */
+/* Asynchronous schedules, with a ring of weight versions. */
 static void shards_of_streams_have_the_same_bits(void **state)
 {
     static const int replicas[] = { 2, 1, 2 }, depth[] = { 2, 3, 0 };
@@ -356,7 +359,8 @@ static void shards_of_streams_have_the_same_bits(void **state)
     }
 }
 
-/* A rank has one part in members x replicas of the moments, to the byte. */
+/* A rank has 1 / (members x replicas) of the moments, and allocates the priced
+ * bytes. */
 static void memory_of_shards_is_what_was_priced(void **state)
 {
     static const int replicas[] = { 3, 3 };
@@ -379,7 +383,7 @@ static void memory_of_shards_is_what_was_priced(void **state)
                          (prices[0].memory.total + prices[1].memory.total) *
                              setup.members * 3);
         moments[k / 2][k % 2] = prices[0].memory.moments;
-        /* A checkpoint has all of it. */
+        /* A checkpoint has the moments of all shards. */
         assert_true(prices[0].snapshot >=
                     prices[0].memory.weights * setup.members +
                         moments[0][k % 2] * setup.members);
@@ -392,7 +396,8 @@ static void memory_of_shards_is_what_was_priced(void **state)
     assert_true(moments[1][1] < moments[1][0] * 2 / 3);
 }
 
-/* Sums over members, sums over replicas: a rank that does not come is named. */
+/* A rank that stalls in UPDATE is named: others wait for its sums over members
+ * or over replicas. */
 struct trap {
     int rank, countdown;
 };

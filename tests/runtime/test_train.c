@@ -1,5 +1,6 @@
-/* Training on one stage gives the same bits for any threads, prefetching and
- * recomputation, uses the planned memory, and allocates nothing in a step. */
+/* Training on one stage gives the same bits for any number of threads, any
+ * prefetching and recomputation, uses the planned memory, and allocates nothing
+ * in a step. */
 #include "lib/trainlib.h"
 
 #include "runtime/trainer/internal.h"
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Counting: vpipe's own allocations (wrapped at link time) ----------- */
+/* ---- Counted allocations: malloc() is wrapped at link time -------------- */
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -36,7 +37,7 @@ void *__wrap_realloc(void *p, size_t n)
     return __real_realloc(p, n);
 }
 
-/* ---- Tests -------------------------------------------------------------- */
+/* ---- Training on one stage ---------------------------------------------- */
 
 static void one_seed_one_result(void **state)
 {
@@ -93,7 +94,7 @@ static void recomputation_changes_nothing(void **state)
     }
 }
 
-/* Fast kernels and twins agree on the loss, with dropout on. */
+/* Fast kernels and plain-C kernels agree on the loss, with dropout. */
 static void twins_train_alike(void **state)
 {
     (void)state;
@@ -133,7 +134,7 @@ static void loss_falls(void **state)
     }
 }
 
-/* Nor do replicas with shards of the optimizer's state. */
+/* A step allocates nothing, also with shards of the optimizer's state. */
 static void a_step_allocates_nothing(void **state)
 {
     static const int replicas[] = { 3 };
@@ -208,7 +209,8 @@ static void too_little_memory_is_refused(void **state)
     run_free(&run);
 }
 
-/* Evaluation neither disturbs training nor depends on when it happens. */
+/* An evaluation does not disturb training, and its loss does not depend on the
+ * time of the call. */
 static void evaluation_leaves_training_alone(void **state)
 {
     struct setup setup = usual;

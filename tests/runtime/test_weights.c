@@ -1,5 +1,6 @@
 /* BF16 weights with a float master train as floats do, and take the same
- * memory. The device computes known losses and gradients. */
+ * memory. The simulated device computes losses and gradients by a known
+ * formula. */
 #include "lib/halfdevice.h"
 
 #include "runtime/trainer/internal.h"
@@ -10,9 +11,9 @@
 
 enum { STEPS = 12, DEPTH = 2, MAX_PARAMS = 128 };
 
-/* ---- Training by floats ------------------------------------------------- */
+/* ---- The expected training, in floats ----------------------------------- */
 
-/* Arrays of floats: of each version, and what a step needs. */
+/* A parameter as floats: its versions, gradient and moments. */
 struct literal_param {
     float *versions[STEPS + 1];
     float *grad, *moment[2];
@@ -75,7 +76,8 @@ static void literal_release(struct literal *lit)
     vp_backend_cpu.close(lit->backend);
 }
 
-/* Of an older version; false if they are not finite. */
+/* Computes the gradients of `step` from the weight version that it sees.
+ * Returns false if one of them is not finite. */
 static bool literal_backward(struct literal *lit, int step)
 {
     const struct vp_train_config *config = &lit->run->config;
@@ -134,7 +136,7 @@ static void literal_update(struct literal *lit, vp_par par, int step_number)
     assert_int_equal(vp_backend_cpu.update(lit->backend, NULL, &step), VP_OK);
 }
 
-/* Version `step`, of the one before; the same again if the step is skipped. */
+/* Makes version `step` from the one before; a skipped step repeats that one. */
 static void literal_step(struct literal *lit, int step)
 {
     bool finite = literal_backward(lit, step);
@@ -149,7 +151,7 @@ static void literal_step(struct literal *lit, int step)
                    (size_t)count_weights(lit->run, par) * sizeof(float));
 }
 
-/* ---- Training by halves ------------------------------------------------- */
+/* ---- Training with BF16 weights ----------------------------------------- */
 
 static struct setup half_setup(enum vp_optim_kind optim, int *depth)
 {
@@ -170,7 +172,8 @@ static struct setup half_setup(enum vp_optim_kind optim, int *depth)
     return setup;
 }
 
-/* Under a loss scale of 2^126 some minibatches overflow. */
+/* Trains both ways and compares. With a loss scale of 2^126 some minibatches
+ * overflow. */
 static void check_training(enum vp_optim_kind optim, int depth, float scale)
 {
     struct setup setup = half_setup(optim, &depth);
@@ -211,9 +214,10 @@ static void halves_train_as_floats(void **state)
     }
 }
 
-/* ---- In and out --------------------------------------------------------- */
+/* ---- Weights to and from the device ------------------------------------- */
 
-/* Ties, and what is infinite in BF16; in every version, and back. */
+/* Weights written to a stage are read back unchanged from every version: also
+ * values halfway between two BF16 numbers, and those that overflow in BF16. */
 static void weights_come_back(void **state)
 {
     static const float want[] = { 0x1.01p0f, 0x1.03p0f, -0x1.01p0f, 0x1p-149f,
@@ -266,8 +270,9 @@ static void check_initial_weights(const struct setup *setup)
     run_free(&run);
 }
 
-/* Constants have no master. Of 20000 tokens, some tensors are long: threads make
- * them in pieces. */
+/* A new trainer has the initial weights; constants are rounded, as they have no
+ * master. With a vocabulary of 20000, some tensors are long enough that threads
+ * make them in pieces. */
 static void initial_weights_come_out(void **state)
 {
     static const enum vp_dtype dtypes[] = { VP_DTYPE_F32, VP_DTYPE_BF16 };
@@ -288,7 +293,7 @@ static void initial_weights_come_out(void **state)
             }
 }
 
-/* ---- Bytes -------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------- */
 
 static void halves_weigh_as_floats(void **state)
 {

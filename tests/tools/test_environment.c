@@ -1,5 +1,5 @@
-/* The program with closed descriptors, limits of the shell or odd files in its
- * way ends with one line and damages no file. */
+/* The program ends with one line and damages no file if descriptors are closed,
+ * the shell sets limits, or files are not what they should be. */
 #include "base/status.h"
 #include "lib/removelib.h"
 
@@ -38,7 +38,7 @@ enum { MAX_ARGS = 32, MAX_TEXT = 1 << 16, LIMIT_SECONDS = 60 };
 
 static char temp_folder[] = "/tmp/vpipe_environment_XXXXXX";
 
-/* A model of a few milliseconds a step. */
+/* A model with steps of a few milliseconds. */
 static const char model[] =
     "model_type: bert\nvocab: 64\nhidden: 16\nlayers: 2\nheads: 2\n"
     "positions: 16\nsynthetic_data: true\nseq_length: 8\nbatch_size: 2\n"
@@ -100,13 +100,13 @@ static int count_lines(const char *text)
 /* ---- Running the program ------------------------------------------------ */
 
 struct result {
-    int status; /* exit status; minus the signal that ended it */
+    int status; /* exit status, or minus the number of a signal */
     char out[MAX_TEXT], err[MAX_TEXT];
 };
 
 static struct result result;
 
-/* In the child, before the program starts. */
+/* Runs in the child before exec(). */
 typedef void (*prepare_fn)(void);
 
 static void redirect(int fd, const char *path)
@@ -118,7 +118,8 @@ static void redirect(int fd, const char *path)
     close(file);
 }
 
-/* An alarm survives exec(): a program that hangs is ended by it. */
+/* Starts the program in the child. The alarm survives exec() and ends a program
+ * that hangs. */
 static void start(const char *program, char *const *argv, prepare_fn prepare)
 {
     int input = open("/dev/null", O_RDONLY);
@@ -127,7 +128,7 @@ static void start(const char *program, char *const *argv, prepare_fn prepare)
     close(input);
     redirect(STDOUT_FILENO, "out");
     redirect(STDERR_FILENO, "err");
-    signal(SIGPIPE, SIG_DFL); /* a test may be started with others */
+    signal(SIGPIPE, SIG_DFL); /* the parent may have changed these */
     signal(SIGXFSZ, SIG_DFL);
     signal(SIGXCPU, SIG_DFL);
     alarm(LIMIT_SECONDS);
@@ -137,7 +138,7 @@ static void start(const char *program, char *const *argv, prepare_fn prepare)
     _exit(127);
 }
 
-/* Arguments after the program's name, ending with NULL. */
+/* Runs the program with `words`, which end with NULL, as arguments. */
 static void run_program(const char *program, prepare_fn prepare, va_list words)
 {
     char *argv[MAX_ARGS] = { "vpipe" };
@@ -180,7 +181,7 @@ static void expect_line(int status, const char *part)
 
 /* ---- Standard descriptors ----------------------------------------------- */
 
-static int closed; /* set of descriptors, bit by bit */
+static int closed; /* bit set of closed descriptors */
 
 static void close_some(void)
 {
@@ -189,7 +190,7 @@ static void close_some(void)
             close(fd);
 }
 
-/* Nothing that is printed ends up in a file of the run folder. */
+/* Checks that no printed text was written to a file of the run folder. */
 static void check_folder(const char *folder)
 {
     static char text[MAX_TEXT];
@@ -225,7 +226,7 @@ static void closed_descriptors_damage_no_file(void **state)
     }
 }
 
-/* What goes wrong has its status, heard or not. */
+/* An error gives its exit status even if stderr is closed. */
 static void errors_have_their_status_unheard(void **state)
 {
     (void)state;
@@ -281,8 +282,8 @@ static void break_stdout(void)
     close(ends[1]);
 }
 
-/* The output is not read any more: a clean stop with one line, not a death by
- * SIGPIPE. */
+/* If the reader of stdout has gone, the run is saved and ends with one line,
+ * not by SIGPIPE. */
 static void a_reader_that_has_gone_stops_cleanly(void **state)
 {
     (void)state;
@@ -301,10 +302,10 @@ static void a_reader_that_has_gone_stops_cleanly(void **state)
 static void break_stdout_without_signal(void)
 {
     break_stdout();
-    signal(SIGPIPE, SIG_IGN); /* as some parents leave it */
+    signal(SIGPIPE, SIG_IGN); /* some parents ignore it */
 }
 
-/* Who closes a pipe has read enough. */
+/* Commands that only print succeed if the reader has closed the pipe. */
 static void a_closed_pipe_is_no_error(void **state)
 {
     static char *const commands[][8] = {
@@ -326,7 +327,7 @@ static void a_closed_pipe_is_no_error(void **state)
 
 /* ---- Terminals ---------------------------------------------------------- */
 
-static int columns; /* of the terminal behind stdout */
+static int columns; /* width of the terminal */
 static const char *ci, *term = "xterm";
 
 static void use_terminal(void)
@@ -339,12 +340,12 @@ static void use_terminal(void)
         _exit(126);
     setenv("TERM", term, 1);
     if (columns < 80)
-        setenv("NO_COLOR", "1", 1); /* lines are measured */
+        setenv("NO_COLOR", "1", 1); /* colors would count as columns */
     if (ci)
         setenv("CI", ci, 1);
     else
         unsetenv("CI");
-    if (fork() == 0) { /* shows it in the file that stdout was */
+    if (fork() == 0) { /* copies the terminal's output to the file */
         char text[4096];
         ssize_t n;
 
@@ -358,7 +359,7 @@ static void use_terminal(void)
     close(terminal);
 }
 
-/* Reads what the terminal showed, when all of it has come. */
+/* Waits until the terminal has shown `last`, and reads its output. */
 static void look_at_terminal(const char *last)
 {
     for (int i = 0; i < 500 && !strstr(result.out, last); i++) {
@@ -369,7 +370,7 @@ static void look_at_terminal(const char *last)
         fail_msg("no '%s' in: %s", last, result.out);
 }
 
-/* A log has no use for a line that is drawn over. */
+/* The terminal of a CI job is a log: the program draws no line over another. */
 static void a_terminal_of_ci_is_a_log(void **state)
 {
     static const struct {
@@ -399,7 +400,8 @@ static void a_terminal_of_ci_is_a_log(void **state)
     term = "xterm";
 }
 
-/* No line is longer than the terminal is wide, but for commands to repeat. */
+/* Checks that no line is wider than the terminal, except for commands to
+ * repeat. */
 static void check_width(void)
 {
     for (char *line = result.out; *line;) {
@@ -442,7 +444,7 @@ static void a_narrow_terminal_breaks_between_words(void **state)
     remove_all("narrow");
 }
 
-/* ---- Limits ------------------------------------------------------------- */
+/* ---- Limits of the shell ------------------------------------------------ */
 
 static rlim_t file_limit;
 
@@ -453,8 +455,8 @@ static void limit_files(void)
     setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-/* ulimit -f: a file that would grow too long is an error with a remedy, not a
- * death by SIGXFSZ. */
+/* With ulimit -f, a file that becomes too large is an error with a remedy, and
+ * SIGXFSZ does not end the program. */
 static void a_limit_of_files_is_an_error(void **state)
 {
     static const struct {
@@ -496,8 +498,8 @@ static void limit_time(void)
     setrlimit(RLIMIT_CPU, &limit);
 }
 
-/* ulimit -t: a clean stop with a checkpoint, although the kernel repeats its
- * signal every second. */
+/* With ulimit -t, the run stops with a checkpoint, although the kernel repeats
+ * SIGXCPU every second. */
 static void a_limit_of_time_stops_cleanly(void **state)
 {
     (void)state;
@@ -524,8 +526,8 @@ static void limit_data(void)
     setrlimit(RLIMIT_DATA, &limit);
 }
 
-/* ulimit -v, -d: what would not be enough for oneDNN, which crashes then, is
- * refused before; what is enough trains. */
+/* With ulimit -v or -d, a run is refused if the address space would be too
+ * small for oneDNN, which would crash. With enough address space it trains. */
 static void a_limit_of_address_space_is_refused(void **state)
 {
     enum { STEP = 40, FIRST = 120, LAST = 440 };
@@ -554,7 +556,7 @@ static void a_limit_of_address_space_is_refused(void **state)
 
 /* ---- The run folder ----------------------------------------------------- */
 
-/* Said of the place, not of the space there. */
+/* The message is about the place, not about missing disk space. */
 static void a_place_without_folders_is_named(void **state)
 {
     (void)state;
@@ -567,7 +569,7 @@ static void a_place_without_folders_is_named(void **state)
                    "--output or log_directory");
 }
 
-/* The folder of a live run is its own, whatever is in there. */
+/* The folder of a live run is refused, whatever its lock file contains. */
 static void a_live_run_is_named(void **state)
 {
     static const struct {
@@ -624,9 +626,10 @@ static void a_run_signs_its_lock(void **state)
     remove_all("signed");
 }
 
-/* ---- Files that are none ------------------------------------------------ */
+/* ---- Files that are pipes ----------------------------------------------- */
 
-/* A process that writes `text` to the FIFO after a moment, in two pieces. */
+/* Starts a process that writes `text` to the FIFO after 200 ms, in two pieces.
+ * Returns its id. */
 static pid_t write_late(const char *path, const char *text)
 {
     pid_t pid = fork();
@@ -660,7 +663,7 @@ static void a_configuration_may_come_by_a_pipe(void **state)
     assert_int_equal(status, 0);
     read_text("piped/metrics.jsonl", text);
     assert_int_equal(count_lines(text), 5);
-    /* Ranks that are processes would have to read it again. */
+    /* Processes of other ranks would have to read the pipe again. */
     pid = write_late("fifo", model);
     run(NULL, "train", "fifo", "--set", "distributed_backend=mpi", NULL);
     expect_line(2, "fifo: every rank reads the configuration, and a pipe can "
@@ -669,7 +672,8 @@ static void a_configuration_may_come_by_a_pipe(void **state)
     assert_int_equal(remove("fifo"), 0);
 }
 
-/* Nothing else is read from, or written to, a FIFO without its other end. */
+/* The program opens no other FIFO for reading or writing, which would block
+ * it. */
 static void a_fifo_does_not_hang(void **state)
 {
     (void)state;

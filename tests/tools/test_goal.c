@@ -16,7 +16,8 @@
 
 static const double none = (double)NAN;
 
-/* What a run of one stage prints at its end, after an evaluation; to be freed. */
+/* Returns the text that a run of one stage prints at its end. The caller frees
+ * it. */
 static char *end_of(double unigram, double eval_loss)
 {
     const struct vp_memory memory = { .total = 1 };
@@ -103,7 +104,7 @@ static void test_the_goal_decides(void **state)
           "there is no held-out loss for --require-loss-below: the run ended "
           "before its first evaluation; lower eval_every or raise "
           "total_steps" },
-        /* A process that is told of no losses. */
+        /* A process that gets no losses. */
         { "unigram", (double)NAN, (double)NAN, NULL },
         { "2.5", (double)NAN, (double)NAN, NULL },
     };

@@ -1,5 +1,5 @@
-/* The start of a run prints one line for each phase that lasts, none for short
- * ones, and none once it trains. */
+/* The start of a run prints one line for each phase that takes long, and none
+ * for short phases or for training. */
 #include "job/job_phase.h"
 #include "phase_note.h"
 
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* What a note wrote between start and stop, while `act` ran. */
+/* Runs `act` between start and stop of a note, and returns the printed text. */
 static void text_of(void (*act)(void), char *out, size_t n_bytes)
 {
     FILE *file = tmpfile();

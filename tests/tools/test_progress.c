@@ -1,5 +1,5 @@
-/* The screen of `vpipe train`: the live view and its tables, lines that break
- * between words, and the last lines of a run. */
+/* The screen of `vpipe train` has the live view and its tables, lines that
+ * break between words, and the last lines of a run. */
 #include "lib/runlib.h"
 #include "progress.h"
 #include "run/log.h"
@@ -48,7 +48,7 @@ static void close_screen(struct screen *screen)
     free(screen->text);
 }
 
-/* What was written since the last call. */
+/* Returns the text that was written since the last call. */
 static const char *look(struct screen *screen)
 {
     static char text[16384];
@@ -60,7 +60,7 @@ static const char *look(struct screen *screen)
     return text;
 }
 
-/* The table has the user's numbers of the ranks, not those of the schedule. */
+/* The table has the user's numbers of ranks, not those of the schedule. */
 static void test_table_has_user_numbers(void **state)
 {
     static const struct {
@@ -76,7 +76,7 @@ static void test_table_has_user_numbers(void **state)
 
     (void)state;
     for (size_t i = 0; i <= VP_COUNT_OF(cases); i++) {
-        size_t k = i % VP_COUNT_OF(cases); /* the last one: no numbers */
+        size_t k = i % VP_COUNT_OF(cases); /* the last case has no numbers */
         const char *text;
 
         open_screen(&screen, false);
@@ -95,7 +95,8 @@ static void test_table_has_user_numbers(void **state)
     }
 }
 
-/* Many replicas whose numbers are no range: cut, and said so. */
+/* A long list of replicas whose numbers are no range is cut, which the table
+ * shows. */
 static void test_table_cuts_long_lists(void **state)
 {
     static struct screen screen;
@@ -118,7 +119,8 @@ static void test_table_cuts_long_lists(void **state)
     close_screen(&screen);
 }
 
-/* Stage 0 is busy for half of the time, stage 1 for all, stage 2 never. */
+/* Shows a step in which stage 0 is busy for half of the time, stage 1 always
+ * and stage 2 never. */
 static void show_step(struct screen *screen, int64_t step)
 {
     int64_t s = 1000000000;
@@ -151,7 +153,7 @@ static void show_step(struct screen *screen, int64_t step)
     progress_step(&screen->progress, &report);
 }
 
-/* Neither 0 nor nan stands where there is no loss. */
+/* A step without labels shows neither 0 nor nan as its loss. */
 static void test_no_labels(void **state)
 {
     static struct screen screen;
@@ -221,7 +223,7 @@ static void test_live(void **state)
     assert_non_null(strstr(text, "F 4      B 2 "));
     assert_null(strstr(text, "\x1b[?25"));
 
-    /* Other lines take its place, and it comes back below. */
+    /* Other lines replace the view, and it is drawn again below them. */
     progress_notice(&screen.progress, "hello");
     assert_string_equal(look(&screen), "\x1b[3A\r\x1b[J\x1b[?25hhello\n");
     show_step(&screen, 3);
@@ -232,14 +234,14 @@ static void test_live(void **state)
     progress_detail(&screen.progress, 1, "loud");
     assert_string_equal(look(&screen), "\x1b[3A\r\x1b[J\x1b[?25h[1] loud\n");
 
-    /* After the answer to a signal, nothing above it is drawn over. */
+    /* After the answer to a signal, no line above it is drawn over. */
     show_step(&screen, 3);
     look(&screen);
     progress_interject("stopping\n");
     show_step(&screen, 3);
     assert_memory_equal(look(&screen), "\x1b[?25h\x1b[?25l\rstage 0 ", 21);
 
-    /* A window without room has the line alone. */
+    /* A window that is too small shows only the line of the step. */
     show_step(&screen, 4);
     look(&screen);
     screen.progress.height = 4;
@@ -261,7 +263,7 @@ static void test_live(void **state)
     close_screen(&screen);
 }
 
-/* No row is wider than it says, however large the numbers. */
+/* No row is wider than announced, even with large numbers. */
 static void test_live_width(void **state)
 {
     static struct screen screen;
@@ -303,7 +305,7 @@ static void test_pipe(void **state)
     close_screen(&screen);
 }
 
-/* ---- Text ---------------------------------------------------------------- */
+/* ---- Text --------------------------------------------------------------- */
 
 static char *text_of(FILE *out, char **text)
 {
@@ -404,7 +406,8 @@ static void test_rates_have_a_unit_that_fits(void **state)
     }
 }
 
-/* The original's spelling is taken as well; values keep theirs. */
+/* Flags may be spelled with underscores, as in the original; values are not
+ * changed. */
 static void test_flags_take_underscores(void **state)
 {
     static const struct tool_flag flags[] = { { "--num-minibatches", "N", "" },
@@ -430,7 +433,7 @@ static void test_flags_take_underscores(void **state)
     assert_int_equal(args_next(&args, &value), ARGS_BAD);
 }
 
-/* ---- The last lines ----------------------------------------------------- */
+/* ---- The last lines of a run -------------------------------------------- */
 
 static const char *show_end(struct screen *screen, struct vp_run_result *result)
 {
@@ -457,7 +460,8 @@ static const char *show_end(struct screen *screen, struct vp_run_result *result)
     return look(screen);
 }
 
-/* A run that can go on says how, with all that --set changed. */
+/* A run with steps left prints the command to resume it, with all changes of
+ * --set. */
 static void test_end_says_how_to_go_on(void **state)
 {
     struct vp_run_result result = {
@@ -471,7 +475,7 @@ static void test_end_says_how_to_go_on(void **state)
     assert_non_null(strstr(show_end(&screen, &result),
                            "\n\ngo on     vpipe train runs/x/config.yml "
                            "--resume runs/x\ntry next  "));
-    /* What to try next names a file that is there. */
+    /* The proposed next command names an existing file. */
     assert_non_null(strstr(show_end(&screen, &result),
                            " vpipe train runs/x/config.yml --dry-run\n"));
     screen.progress.config = "a file.yml";
@@ -509,7 +513,8 @@ static void test_end_counts_its_own_work(void **state)
     close_screen(&screen);
 }
 
-/* Rows make 100 %: of each rank; of stages that share one, together. */
+/* The rows of each rank add up to 100 %, for stages that share a rank
+ * together. */
 static void test_end_table_adds_up(void **state)
 {
     struct vp_run_result result = { .n_trained = 1, .seconds = 2.0 };

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-/* A run of three stages, the second one on two ranks; keys that are not known. */
+/* The state of a run of three stages, the second one on two ranks, with some
+ * unknown keys. */
 static const char status[] =
     "{\"number\": 9, \"state\": \"%s\", \"line\": \"%s\", \"version\": "
     "\"0.1.0\", \"host\": \"node-1\", \"pid\": 4711, \"model\": \"bert\", "
@@ -85,7 +86,7 @@ static void test_training(void **state)
     vp_status_release(&live);
 }
 
-/* Only the second line, and what follows from the end. */
+/* Checks the second line of the screen, and whether the run counts as ended. */
 static void check_state(const char *state, const char *line, enum top_news news,
                         double age, bool ended, const char *want)
 {
@@ -127,7 +128,7 @@ static void test_states(void **state)
                 "failed: stage 1: ?[2J??loss is NaN?");
 }
 
-/* A terminal: UTF-8, and no line is longer than it is wide. */
+/* On a terminal, UTF-8 is used and no line is wider than the screen. */
 static void test_terminal(void **state)
 {
     struct vp_live live;
@@ -149,7 +150,7 @@ static void test_terminal(void **state)
     vp_status_release(&live);
 }
 
-/* Right after the start, and numbers that make no sense. */
+/* The state right after the start, and a state with absurd numbers. */
 static void test_little_is_known(void **state)
 {
     static const char *const texts[] = {
