@@ -1,6 +1,6 @@
-/* The CPU kernels on BF16 agree with the float twins on the same numbers, for
- * every operator, mode and kind of matrix product, with the same bits for any
- * number of threads. */
+/* The CPU kernels on BF16 agree with the float reference kernels on the same
+ * numbers, for every operator, mode and kind of matrix product, with the same
+ * bits for any number of threads. */
 #include "backend/cpu/fast.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_bf16.h"
@@ -22,18 +22,21 @@
 
 #include <cmocka.h>
 
-/* ---- An operator in two bytes ------------------------------------------- */
+/* ---- An operator on BF16 tensors ---------------------------------------- */
 
 enum { MOST_TENSORS = 24 };
 
 struct narrow {
-    const void *wide; /* in the twin; tensors that share memory share it here */
+    /* The float tensor of the twin. Tensors that share memory in the twin share
+     * it here, too. */
+    const void *wide;
     void *data;
     int64_t n;
     enum vp_dtype dtype;
 };
 
-/* The tensors of `twin`, in the types that its graph says. */
+/* An operator on tensors in the types of its graph. `twin` is the same operator
+ * on floats, which the reference kernels run. */
 struct mirror {
     struct one_op *twin;
     struct narrow at[MOST_TENSORS];
@@ -51,7 +54,8 @@ static struct narrow *find(struct mirror *m, const void *wide)
     return NULL;
 }
 
-/* Numbers of both sides become the nearest that the type has. */
+/* Rounds the twin's floats to the type of `t` and copies them, so that both
+ * sides have equal numbers. */
 static void take(struct mirror *m, struct narrow *t)
 {
     float *x = (float *)t->wide;
@@ -128,7 +132,7 @@ static void mirror_init(struct mirror *m, struct one_op *twin,
 
 static void mirror_release(struct mirror *m)
 {
-    /* The byte behind the scratch is as it was. */
+    /* No kernel wrote behind its scratch memory. */
     assert_int_equal(((unsigned char *)m->scratch)[m->scratch_bytes], 0xFF);
     for (int i = 0; i < m->n; i++)
         free(m->at[i].data);
@@ -147,26 +151,27 @@ static void mirror_run(struct mirror *m, const struct vp_cpu_kernels *kernels,
     }
 }
 
-/* ---- How far kernels may be off ----------------------------------------- */
+/* ---- Tolerances --------------------------------------------------------- */
 
-/* Sums of floats, exp and erf: see test_kernels.c. */
+/* Error of float sums, exp and erf; see test_kernels.c. */
 #define FLOAT_TOLERANCE 4e-6
 
-/* Roundings to BF16 between the inputs and what is compared, each worth half a
- * unit of the last place, 2^-8, of the largest element. */
+/* Number of roundings to BF16 between the inputs and the compared result. Each
+ * may be off by half a unit of the last place, 2^-8 of the largest element. */
 static const struct {
-    int values; /* of activations and their gradients */
-    int sums;   /* of what stays float: statistics, weights' gradients */
+    int values; /* activations and their gradients */
+    int sums;   /* tensors that stay float: statistics, weight gradients */
 } roundings[VP_OP_KIND_COUNT] = {
     [VP_OP_EMBED] = { 1, 0 },
-    /* z, then act(z), whose slope may be 1.13; dz, then dz times weights.
-     * Weights' gradients see the rounded dz. */
+    /* Forward rounds z and act(z), and the slope of act may be 1.13. Backward
+     * rounds dz and its product with the weights. Weight gradients read the
+     * rounded dz. */
     [VP_OP_LINEAR] = { 3, 1 },
     [VP_OP_LAYERNORM] = { 1, 0 },
-    /* Probabilities and their gradients before each product, the output that
-     * backward reads, the result. */
+    /* Rounded are probabilities and their gradients before each product, the
+     * output that backward reads, and the result. */
     [VP_OP_ATTENTION] = { 4, 0 },
-    [VP_OP_CACHED_ATTENTION] = { 1, 0 }, /* probabilities stay floats */
+    [VP_OP_CACHED_ATTENTION] = { 1, 0 }, /* probabilities stay float */
     [VP_OP_CACHED_CROSS_ATTENTION] = { 1, 0 },
     [VP_OP_DROPOUT] = { 1, 0 },
     [VP_OP_ADD] = { 1, 0 },
@@ -183,7 +188,7 @@ static double tolerance_of(const struct op_spec *spec, enum vp_dtype tensor,
                                     : roundings[spec->kind].sums;
 
     if (spec->kind == VP_OP_COPY && add && tensor == VP_DTYPE_BF16)
-        n = 1; /* a sum */
+        n = 1; /* the sum is rounded */
     return n * 0x1p-8 + FLOAT_TOLERANCE;
 }
 
@@ -197,7 +202,8 @@ static double narrow_get(const struct narrow *t, int64_t i)
     return x;
 }
 
-/* Sizes below 1 count as 1 in sums of products: inputs are of size 1. */
+/* Returns the size that errors are relative to: the largest element, but at
+ * least 1 for attention, whose inputs are of size 1. */
 static double size_of(const struct one_op *t, const struct written *want)
 {
     double size = t->spec.kind == VP_OP_ATTENTION ? 1 : 0;
@@ -243,7 +249,8 @@ static void twin_init(struct one_op *twin, const struct op_spec *spec,
     prepare(twin, mode);
 }
 
-/* Backward reads, on both sides, what the twin's forward saved, rounded. */
+/* Compares forward, then backward. Backward reads the rounded results of the
+ * twin's forward on both sides. */
 static void check_kernels(const struct op_spec *spec, const struct mode *mode,
                           const struct vp_cpu_kernels *kernels, const char *how)
 {
@@ -278,7 +285,7 @@ static void check_mode(const struct op_spec *spec, const struct mode *mode)
     vp_cpu_force_isa(VP_ISA_BEST);
 }
 
-/* ---- Against the twins -------------------------------------------------- */
+/* ---- Comparison with the reference kernels ------------------------------ */
 
 static void test_small_cases(void **state)
 {
@@ -300,7 +307,8 @@ static void test_forward_cases(void **state)
     }
 }
 
-/* Several strips, tiles, chunks and pieces, with edges of odd sizes. */
+/* Sizes that are cut into several strips, tiles, chunks and pieces, with edges
+ * of odd sizes. */
 static const struct op_spec cut_cases[] = {
     { "linear", .kind = VP_OP_LINEAR, .batch = 1, .q_len = 337, .cols = 100,
       .n_out = 203, .bias = true, .act = VP_ACT_GELU_ERF },
@@ -341,9 +349,10 @@ static void test_cut_sizes(void **state)
     }
 }
 
-/* ---- The same bits ------------------------------------------------------ */
+/* ---- Equal bits --------------------------------------------------------- */
 
-/* All phases in `mode` by `n_threads`, compared with those of one. */
+/* Runs all phases with `isa` on one thread and with `other` on `n_threads`
+ * threads, and compares the bits. */
 static void check_same(const struct op_spec *spec, const struct mode *mode,
                        enum vp_isa isa, enum vp_isa other, int n_threads)
 {
@@ -395,7 +404,8 @@ static void test_threads(void **state)
     vp_cpu_force_isa(VP_ISA_BEST);
 }
 
-/* Without products every vector width gives the same bits. */
+/* Operators without matrix products give the same bits at every vector
+ * width. */
 static void test_avx2_equals_avx512(void **state)
 {
     (void)state;
@@ -407,7 +417,7 @@ static void test_avx2_equals_avx512(void **state)
             check_same(&cut_cases[i], &modes[0], VP_ISA_AVX2, VP_ISA_AVX512, 2);
 }
 
-/* What backward makes again has the bits that forward wrote. */
+/* Checks that backward recomputes the output with the bits of forward. */
 static void check_again(const struct op_spec *spec)
 {
     struct one_op twin;
@@ -434,7 +444,8 @@ static void test_again(void **state)
 
 /* ---- Rounding ----------------------------------------------------------- */
 
-/* Every float that is next to a border between two BF16, and what is special. */
+/* Checks floats next to the borders between two BF16 numbers, infinities and
+ * NaNs. */
 static void check_rounding(const struct vp_simd *simd)
 {
     enum { N = 21 };
@@ -449,7 +460,7 @@ static void check_rounding(const struct vp_simd *simd)
             memcpy(&x[i], &bits, sizeof(bits));
         }
         vp_dtype_round(VP_DTYPE_BF16, want, x, N);
-        for (int i = 0; i < N; i++) /* kernels take denormals for zero */
+        for (int i = 0; i < N; i++) /* kernels treat denormals as zero */
             if (fabsf(x[i]) < FLT_MIN)
                 want[i] = got[i] = 0;
         simd->put_floats(got, x, 1.0f, false, N);
@@ -474,9 +485,9 @@ static void test_rounding(void **state)
     vp_cpu_force_isa(VP_ISA_BEST);
 }
 
-/* ---- Products ----------------------------------------------------------- */
+/* ---- Matrix products ---------------------------------------------------- */
 
-enum { GAP = 5 }; /* columns behind each row that must stay as they are */
+enum { GAP = 5 }; /* unused columns behind each row, which must not change */
 
 struct product {
     struct vp_gemm gemm;
@@ -485,8 +496,8 @@ struct product {
     void *scratch;
 };
 
-/* Whole numbers of few bits: their products and sums are exact, so that the order
- * of sums does not matter. NaN lies in the gaps. */
+/* Whole numbers of few bits: their products and sums are exact, so that the
+ * order of sums does not matter. The gaps hold NaN. */
 static uint16_t *random_bf16(int64_t rows, int64_t cols, uint32_t stream)
 {
     uint16_t *x = malloc((size_t)(rows * (cols + GAP)) * sizeof(*x));

@@ -30,7 +30,7 @@ static int stop_pool(void **state)
 
 enum { LENGTH = 23, HIDDEN = 24, HEADS = 3, N_LINES = 5, TEXTS = 4 };
 
-/* A spec of rows that a text has at once. */
+/* Cached attention on `batch` texts with `q_len` new rows each. */
 static struct op_spec cached(int64_t batch, int64_t q_len)
 {
     return (struct op_spec){ .kind = VP_OP_CACHED_ATTENTION,
@@ -43,8 +43,8 @@ static struct op_spec cached(int64_t batch, int64_t q_len)
                              .cache = true };
 }
 
-/* Rows of text `k`, from `begin` on, as sample `i` of a call. `line`: of position
- * j, line + j / 4. */
+/* Sets sample `i` of a call to `n` rows of text `k` from position `begin` on.
+ * Position j of the text is in cache line `line` + j / 4. */
 static void put_rows(struct one_op *t, int64_t i, int k, int64_t begin,
                      int64_t n, int line)
 {
@@ -63,7 +63,8 @@ static void put_rows(struct one_op *t, int64_t i, int k, int64_t begin,
         lines[j] = (int32_t)((line + j / 4) % N_LINES);
 }
 
-/* What the twin of plain attention makes of whole texts: [TEXTS * LENGTH, HIDDEN]. */
+/* Computes whole texts with the reference kernel of plain attention, into out
+ * [TEXTS * LENGTH, HIDDEN]. */
 static void whole(double *out)
 {
     struct op_spec spec = { .kind = VP_OP_ATTENTION,
@@ -84,7 +85,7 @@ static void whole(double *out)
     one_op_release(&t);
 }
 
-/* Runs calls that share one cache: `keep` holds it between them. */
+/* Runs a call on the cache in `keep`, and keeps the new cache there. */
 static void run_with(struct one_op *t, void *keep)
 {
     size_t n_bytes = (size_t)t->n_aux[0] * t->real;
@@ -100,11 +101,11 @@ static void *new_cache(size_t real)
     void *cache = malloc(n_bytes);
 
     assert_non_null(cache);
-    memset(cache, 0xFF, n_bytes); /* NaN, where nothing was written */
+    memset(cache, 0xFF, n_bytes); /* NaN until it is written */
     return cache;
 }
 
-/* Text 0 in calls of `piece` rows, into out [LENGTH, HIDDEN]. */
+/* Computes text 0 in calls of `piece` rows each, into out [LENGTH, HIDDEN]. */
 static void in_pieces(const struct vp_cpu_kernels *kernels, size_t real,
                       int64_t piece, int line, double *out)
 {
@@ -144,7 +145,7 @@ static void pieces_are_the_whole(void **state)
     }
 }
 
-/* Neither the cut nor the lines change a bit. */
+/* Neither the lengths of the pieces nor the cache lines change a bit. */
 static void bits_are_those_of_the_positions(void **state)
 {
     double first[LENGTH * HIDDEN], got[LENGTH * HIDDEN];
@@ -157,7 +158,8 @@ static void bits_are_those_of_the_positions(void **state)
     }
 }
 
-/* All texts at once, each at another position, with the bits of one alone. */
+/* A text in a batch with others, each at a different position, has the bits
+ * that it has alone. */
 static void samples_do_not_see_each_other(void **state)
 {
     struct op_spec spec = cached(TEXTS, 1), one = cached(1, 1);
@@ -225,8 +227,8 @@ static void rows_of_a_linear_are_their_own(void **state)
     vp_cpu_force_isa(VP_ISA_BEST);
 }
 
-/* Rows of a vocabulary of any size, with every instruction set; the largest
- * element twice, or one that is no number. */
+/* Rows of every length from 1 to 69, with every instruction set. The largest
+ * element occurs twice; one row has a NaN or an infinity, which gives -1. */
 static void argmax_is_the_first_of_the_largest(void **state)
 {
     const struct vp_cpu_kernels *const tables[] = { &vp_cpu_ref_f32,
@@ -282,8 +284,8 @@ static void training_graphs_are_refused(void **state)
     vp_graph_release(&graph);
 }
 
-/* Keys and values that a minibatch wrote serve the next one, whose rows write
- * nothing: the result has the same bits. */
+/* Keys and values that one minibatch wrote to the cache serve the next one,
+ * which writes none: the result has the same bits. */
 static void a_source_is_kept(void **state)
 {
     struct op_spec first = { .kind = VP_OP_CACHED_CROSS_ATTENTION,

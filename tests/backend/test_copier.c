@@ -1,5 +1,5 @@
-/* Copies that threads of the CPU make beside other work arrive in order,
- * complete, and within their time limit. */
+/* Copies made by CPU threads beside other work arrive in order, complete, and
+ * within their time limit. */
 #include "device/copier.h"
 
 #include "backend/backend.h"
@@ -57,8 +57,8 @@ static void assert_filled(const unsigned char *at, int value)
         assert_int_equal(at[i], (unsigned char)(value * 31 + i));
 }
 
-/* Values go out through one buffer and come back through another, many times
- * over, with copies that begin late and spoil what they leave behind. */
+/* Values are copied out and back 400 times through two staging buffers. The
+ * copies begin late and overwrite their source afterwards. */
 static void values_come_back(void **state)
 {
     static unsigned char out[N], in[N], host[N_BUFFERS][N];
@@ -74,7 +74,7 @@ static void values_come_back(void **state)
     for (int i = 0; i < 400 + 2; i++) {
         int slot = i % N_BUFFERS, old = (i + 2) % N_BUFFERS;
 
-        if (i >= 2) { /* two are away */
+        if (i >= 2) { /* two copies are in flight */
             assert_int_equal(vp_copier_follow(b.in, b.stream), VP_OK);
             assert_int_equal(vp_copy_wait(&left[old], b.stream, LONG_MS),
                              VP_OK);
@@ -104,7 +104,8 @@ static void values_come_back(void **state)
     bench_close(&b);
 }
 
-/* A wait has a limit, and a copy that was never begun is not waited for. */
+/* A wait ends at its time limit. Waiting for a copy that was never started
+ * returns at once. */
 static void waits_end(void **state)
 {
     static unsigned char a[N], c[N];
@@ -116,7 +117,7 @@ static void waits_end(void **state)
     assert_int_equal(vp_copy_init(b.device, &copy), VP_OK);
     assert_int_equal(vp_copy_wait(&copy, b.stream, 0), VP_OK);
     vp_copier_disturb(b.out, 900000, false);
-    /* Some delay of these is longer than the wait. */
+    /* At least one of the random delays is longer than the wait. */
     for (int i = 0; i < 3; i++)
         assert_int_equal(vp_copier_begin(b.out, &copy, a, c, N), VP_OK);
     assert_int_equal(vp_copy_wait(&copy, b.stream, 1), VP_ERR_TIMEOUT);
@@ -124,7 +125,7 @@ static void waits_end(void **state)
     bench_close(&b);
 }
 
-/* More copies than a copier remembers: the caller waits. */
+/* With more copies than the queue of a copier holds, the caller waits. */
 static void many_copies(void **state)
 {
     enum { N_COPIES = 3000, LENGTH = 4096 };

@@ -1,5 +1,5 @@
-/* Threads of the CPU backend stay on the cores that they were given, or on
- * none where that was asked for; wrong settings are refused. */
+/* With `pinned`, the threads of the CPU backend are bound to their cores;
+ * without it they are not. Invalid settings are refused. */
 #include "backend/backend.h"
 #include "backend/cpu/fast.h"
 
@@ -32,7 +32,8 @@ static int n_cores(void)
     return CPU_COUNT(&all);
 }
 
-/* The core that a thread is bound to, or -1 if it may choose. */
+/* Returns the core that the calling thread is bound to, -1 if it is not bound
+ * to a single one. */
 static int bound_core(void)
 {
     cpu_set_t set;
@@ -54,7 +55,7 @@ static void *attach(void *arg)
     return &core;
 }
 
-/* On a thread of its own, so that the test itself stays free. */
+/* Attaches a thread of its own, so that the test's own thread stays unbound. */
 static int attached_core(struct vp_backend *backend)
 {
     pthread_t thread;

@@ -1,5 +1,6 @@
-/* Planning for a device that is absent: the temporary memory of every
- * operator's GPU kernels, and the tables that plans are made with. */
+/* A plan can be made for a GPU that is absent: the scratch memory of every
+ * operator's kernels and the constants of the device are those of the
+ * plugin. */
 #include "backend/cuda_facts.h"
 #include "backend/facts.h"
 #include "backend/planned.h"
@@ -21,11 +22,11 @@ struct op_case {
     enum vp_op_kind kind;
     enum vp_dtype dtype;
     int64_t batch, len, cols;
-    /* Linear, cross_entropy: columns of the result, or logits. Embed: rows of
-     * the table of types. Attention: keys of a sample, of another input; 0: its
-     * input is packed. */
+    /* Linear: columns of the result. Cross entropy: number of logits. Embed:
+     * rows of the table of types, 0: none. Attention: keys of a sample in a
+     * second input, 0: the input is packed. */
     int64_t n;
-    int heads; /* linear: of an attention that reads it; 0: nothing does */
+    int heads; /* linear: those of the attention that reads it; 0: none */
     enum vp_act act;
     bool causal, mask;
     float p;
@@ -66,7 +67,7 @@ static void attend(struct vp_graph *g, const struct op_case *c, vp_val x)
     vp_attention(g, q, kv, mask, c->heads, c->causal, c->p);
 }
 
-/* Builds the operator and what makes its input. */
+/* Builds the operator and the operators that make its input. */
 static void build(struct vp_graph *g, const struct op_case *c)
 {
     int64_t rows = c->batch * c->len;
@@ -115,7 +116,7 @@ static void build(struct vp_graph *g, const struct op_case *c)
         fail_msg("%s: %s", c->name, g->err.text);
 }
 
-/* The last one of its kind. */
+/* Returns the last operator of `kind`. */
 static const struct vp_op *find_op(const struct vp_graph *g,
                                    enum vp_op_kind kind)
 {
@@ -132,9 +133,9 @@ static const struct vp_op *find_op(const struct vp_graph *g,
 
 enum { WORK = 33554432 };
 
-/* Recorded from the plugin while the rules were in the files of its kernels: with
- * a runtime that has no GPU (then rules were those of 8.0), and with one that
- * reports 9.0. */
+/* Expected bytes. They were recorded from an earlier plugin, whose kernel files
+ * had these rules: once with a CUDA runtime without a GPU, where the rules of
+ * 8.0 applied, and once with a runtime that reports 9.0. */
 static const struct op_case cases[] = {
     { "embed", VP_OP_EMBED, F32, 2, 7, 20,
       .want = { { 0, 0, 2098688 }, { 0, 0, 2098688 } } },
@@ -271,7 +272,7 @@ static const struct op_case cases[] = {
 
 enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
 
-/* ---- Scratch ------------------------------------------------------------ */
+/* ---- Scratch memory ----------------------------------------------------- */
 
 static void expect_bytes(const struct vp_backend_ops *ops,
                          const struct op_case *c, int capability,
@@ -305,7 +306,7 @@ static void scratch_is_as_recorded(void **state)
         expect_bytes(gpu, &cases[i], 90, cases[i].want[1]);
         /* Later GPUs do not have the instructions of 9.0. */
         expect_bytes(gpu, &cases[i], 100, cases[i].want[0]);
-        /* What is planned for if nothing is known. */
+        /* The default for an unknown capability. */
         expect_bytes(gpu, &cases[i], 0, cases[i].want[1]);
     }
 }
@@ -335,7 +336,7 @@ static void plugin_has_the_same_scratch(void **state)
     }
 }
 
-/* ---- Tables ------------------------------------------------------------- */
+/* ---- Function tables for planning --------------------------------------- */
 
 static void tables_are_found_by_name(void **state)
 {

@@ -15,8 +15,9 @@
 
 enum { STEPS = 10, BATCHES = 3, VOCAB = 67 };
 
-/* By tensor norm and relative. The reference is float64; float32 rounding
- * leaves about 1e-6 in gradients and 1e-7 in the loss. */
+/* Limits of relative errors, those of tensors by norm. The reference is
+ * float64; float32 rounding causes about 1e-6 in gradients and 1e-7 in the
+ * loss. */
 #define TENSOR_LIMIT 1e-5
 #define LOSS_LIMIT 1e-6
 
@@ -38,12 +39,12 @@ static const char *const role_names[VP_ROLE_COUNT] = {
 struct variant {
     const char *model;
     bool tied;
-    bool reference;   /* plain-C kernels */
-    int64_t n_labels; /* masked LM: score only the labelled rows */
+    bool reference;   /* reference kernels in plain C */
+    int64_t n_labels; /* masked LM: score only labelled rows; 0: all rows */
     double recompute_ratio;
     bool split_w;
     int n_threads;
-    unsigned outputs; /* 0: the loss, and training; else forwards only */
+    unsigned outputs; /* 0: the loss, with training; otherwise forward only */
 };
 
 /* A model on one stage with its memory. */
@@ -72,7 +73,7 @@ static void finish(struct stage *s)
     assert_int_equal(vp_event_sync(s->done, 20000), VP_OK);
 }
 
-/* ---- Setting up --------------------------------------------------------- */
+/* ---- Setup -------------------------------------------------------------- */
 
 static void *allocate(struct stage *s, int64_t n_bytes)
 {
@@ -127,14 +128,15 @@ static void lower(struct stage *s)
         s->moment[i] = allocate(s, s->program.layout.train_bytes);
 }
 
-/* The address of a part's first element in a space that has the layout. */
+/* Returns the address of the first element of `part` in memory that has the
+ * layout of the parameters. */
 static float *part_at(void *base, int64_t offset, const struct vp_param *param,
                       const struct vp_part *part)
 {
     return (float *)(void *)((char *)base + offset) + part->row * param->cols;
 }
 
-/* Element `i` of a part, in the order in which files hold it. */
+/* Returns the index in a stored tensor of element `i` of a part. */
 static int64_t stored_index(const struct vp_param *param,
                             const struct vp_part *part, int64_t i)
 {
@@ -243,7 +245,7 @@ static void stage_close(struct stage *s)
 
 /* ---- Running ------------------------------------------------------------ */
 
-/* Row numbers and labels of the labelled rows, then unused places. */
+/* Writes row numbers and labels of the labelled rows; unused places get -1. */
 static void put_labels(const int32_t *labels, int64_t n, int64_t n_labels,
                        int32_t *rows, int32_t *chosen)
 {
@@ -310,7 +312,8 @@ static double forward(struct stage *s, int batch)
     return *(float *)(void *)((char *)s->base[loss.space] + loss.offset);
 }
 
-/* Backward; uses of a tied weight are added to its owner in block order. */
+/* Runs backward. Gradients of the uses of a tied weight are added to its
+ * owner's in block order. */
 static void backward(struct stage *s)
 {
     const struct vp_layout *layout = &s->program.layout;
@@ -359,7 +362,8 @@ static void check_loss(const struct stage *s, const char *what, double got,
                  want);
 }
 
-/* As the host reads the logits, or else the loss. */
+/* Returns the place of the logits: an output of the program, or the input of
+ * its loss. */
 static struct vp_ref find_logits(const struct stage *s)
 {
     const struct vp_program *p = &s->program;
@@ -372,7 +376,8 @@ static struct vp_ref find_logits(const struct stage *s)
     return last->in[0];
 }
 
-/* With chosen rows, row by row. */
+/* Compares the logits of all rows; if rows were chosen, each with the
+ * reference's row of that number. */
 static void check_logits(struct stage *s)
 {
     struct vp_ref logits = find_logits(s);
@@ -400,7 +405,7 @@ static void check_logits(struct stage *s)
                  sqrt(diff / norm));
 }
 
-/* The true gradient of a key bias is zero: softmax does not see it. */
+/* The true gradient of a key bias is zero: it does not change the softmax. */
 static bool is_key_bias(const char *name)
 {
     return strstr(name, ".key.bias") || strstr(name, ".k_proj.bias");
@@ -517,7 +522,8 @@ static void labelled_rows(void **state)
     run_variant(&variant);
 }
 
-/* The same numbers whatever is kept or recomputed, B and W as one or two. */
+/* Results do not depend on the values that are recomputed, nor on whether B and
+ * W are one list or two. */
 static void recompute_and_split(void **state)
 {
     static const struct variant variants[] = {
@@ -548,8 +554,8 @@ static void recompute_and_split(void **state)
         run_variant(&variants[i]);
 }
 
-/* Programs that only run forward. Of GPT-2 and the Transformer some rows, too:
- * those of the first sample's last tokens. */
+/* Programs that only run forward, with all rows and with chosen rows of every
+ * model. */
 static void logits_alone(void **state)
 {
     static const char *const models[] = { "bert", "gpt2", "translation" };

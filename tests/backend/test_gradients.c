@@ -1,6 +1,6 @@
-/* The gradients of the plain-C twins equal finite differences in double
- * precision, and float equals double up to rounding. test_reference.c has
- * forward values. */
+/* The gradients of the reference kernels equal finite differences in double
+ * precision, and float equals double up to rounding. Forward values are in
+ * test_reference.c. */
 #include "lib/one_op.h"
 #include "lib/op_cases.h"
 
@@ -8,11 +8,11 @@
 #include <string.h>
 
 /* The stencil is exact to STEP^4 = 5e-12 times a fifth derivative; rounding
- * adds 1e-16 / STEP. The worst case (layernorm) stands at 3e-11. */
+ * adds 1e-16 / STEP. The largest error seen (layernorm) is 3e-11. */
 #define STEP 1.5e-3
 #define SLOPE_TOLERANCE 1e-9
-/* A few roundings of 6e-8 each per element, sums being taken in double; the
- * worst case (gelu tanh) stands at 3e-7. */
+/* A few roundings of 6e-8 each per element; sums are taken in double. The
+ * largest error seen (gelu tanh) is 3e-7. */
 #define FLOAT_TOLERANCE 1e-6
 
 enum { SEED = 11 };
@@ -24,7 +24,8 @@ static void start_f64(struct one_op *t, const struct op_spec *spec)
 
 /* ---- Gradients ---------------------------------------------------------- */
 
-/* The gradients that `b` wants have the bits of those of `a`. */
+/* Checks that every gradient that `b` computes has the bits of the one of
+ * `a`. */
 static void assert_same_gradients(const struct one_op *a,
                                   const struct one_op *b)
 {
@@ -38,8 +39,8 @@ static void assert_same_gradients(const struct one_op *a,
                                 (size_t)a->n_par[k] * a->real);
 }
 
-/* d(sum of dout * out) / d(tensor[i]) by the five-point central stencil;
- * `plus` is room for an output. */
+/* Returns d(sum of dout * out) / d(tensor[i]) by the five-point central
+ * stencil. `plus`: memory for one output. */
 static double slope(struct one_op *t, double *plus, const void *tensor,
                     int64_t i)
 {
@@ -208,7 +209,7 @@ static void test_in_place_gives_same_bits(void **state)
     }
 }
 
-/* A gradient that nobody wants is NULL; the others keep their bits. */
+/* A gradient that is not needed is NULL; the others keep their bits. */
 static void test_absent_gradients(void **state)
 {
     (void)state;

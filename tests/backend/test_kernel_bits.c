@@ -17,17 +17,16 @@
 
 #include <cmocka.h>
 
-/* What is above computes floats with the last of these. */
+/* Instruction sets above AVX-512 use its float kernels, so they are not tested
+ * here. */
 enum { N_ISAS = VP_ISA_AVX512 + 1 };
 
-/* ---- One operator, fast and slow ---------------------------------------- */
-
-/* How far a tensor may be from its twin; EXACT_BITS: not at all. */
+/* A tolerance for compare(): the bits must be equal. */
 #define EXACT_BITS (-1.0)
 
-/* ---- The same bits ------------------------------------------------------ */
+/* ---- Equal bits --------------------------------------------------------- */
 
-/* Every operator with work for several tasks. */
+/* Every operator, large enough for several tasks. */
 static const struct op_spec big_cases[] = {
     { "linear", .kind = VP_OP_LINEAR, .batch = 2, .q_len = 320, .cols = 384,
       .n_out = 520, .bias = true, .act = VP_ACT_GELU_ERF },
@@ -87,9 +86,10 @@ static void test_threads(void **state)
     }
 }
 
-/* The order of sums over rows: chunks of 32 rows up to 1024 rows, whatever the
- * bands; fours of rows where `fours` says so, else row by row from 0. The
- * chunks' sums are added in fours. */
+/* Sums over rows have a fixed order for any number of threads: the rows are
+ * summed in chunks of 32 (up to 1024 rows), in groups of four with `fours`,
+ * otherwise one by one from 0. The sums of the chunks are added in groups of
+ * four. */
 static float sum_fours(const float *x, int64_t n, int64_t step)
 {
     float sum = 0;
@@ -152,8 +152,8 @@ static void test_sums(void **state)
     }
 }
 
-/* oneDNN's products do not change with the forced set, so whatever differs
- * is ours. */
+/* The forced instruction set does not change oneDNN's matrix products, so any
+ * difference comes from our own kernels. */
 static void test_avx2_equals_avx512(void **state)
 {
     struct one_op a, b;
@@ -177,7 +177,8 @@ static void test_avx2_equals_avx512(void **state)
 
 /* ---- Dropout bits, from note [dropout] ---------------------------------- */
 
-/* Element `byte` of the group with counter (c0, c1, sample). */
+/* Returns true if element `byte` of the group with counter (c0, c1, sample) is
+ * kept. */
 static bool kept(const struct vp_dropout *d, uint64_t sample, uint32_t c0,
                  uint32_t c1, int byte)
 {
@@ -250,8 +251,8 @@ static void test_keep_bits(void **state)
     vp_cpu_force_isa(VP_ISA_BEST);
 }
 
-/* The slice of member 1 begins at a column that is no multiple of 16, and is longer
- * than the mask that is generated at a time. */
+/* The slice of member 1 begins at a column that is no multiple of 16, and is
+ * longer than the part of a mask that is generated at once. */
 static void test_dropout_of_slices(void **state)
 {
     static const struct op_spec spec = { "dropout",    .kind = VP_OP_DROPOUT,

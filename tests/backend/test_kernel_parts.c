@@ -19,10 +19,11 @@
 
 #include <cmocka.h>
 
-/* What is above computes floats with the last of these. */
+/* Instruction sets above AVX-512 use its float kernels, so they are not tested
+ * here. */
 enum { N_ISAS = VP_ISA_AVX512 + 1 };
 
-/* ---- Functions ---------------------------------------------------------- */
+/* ---- Exponential, activations and softmax ------------------------------- */
 
 static double slow_act(enum vp_act act, double z)
 {
@@ -40,7 +41,7 @@ static double slow_slope(enum vp_act act, double z)
     return (slow_act(act, z + h) - slow_act(act, z - h)) / (2 * h);
 }
 
-/* exp over all it is used for, and both GELUs with their slopes. */
+/* Checks exp over its whole range of use, and both GELUs with their slopes. */
 static void check_functions(const struct vp_simd *simd)
 {
     enum { N = 20001 };
@@ -78,7 +79,7 @@ static void check_functions(const struct vp_simd *simd)
     }
 }
 
-/* Nothing turns a NaN into a number, and large inputs stay finite. */
+/* A NaN stays a NaN, and large inputs give finite results. */
 static void check_extremes(const struct vp_simd *simd)
 {
     static const float inputs[] = { NAN, 1e20f, -1e20f, -200.0f, 0.0f };
@@ -98,7 +99,7 @@ static void check_extremes(const struct vp_simd *simd)
         assert_true(fabsf(y[i] - exps[i]) <= 0.01f * exps[i]);
 }
 
-/* A NaN among the scores must reach the sum, also if there is nothing else. */
+/* A NaN among the scores must reach the sum, also if all scores are NaN. */
 static void check_softmax_nan(const struct vp_simd *simd)
 {
     static const vp_bits16 allow[2] = { 0xFFFF, 0xFFFF };
@@ -126,9 +127,9 @@ static void test_functions(void **state)
     vp_cpu_force_isa(VP_ISA_BEST);
 }
 
-/* ---- Products ----------------------------------------------------------- */
+/* ---- Matrix products ---------------------------------------------------- */
 
-enum { GAP = 5 }; /* columns behind each row that must stay as they are */
+enum { GAP = 5 }; /* unused columns behind each row, which must not change */
 
 struct product {
     struct vp_gemm gemm;
@@ -179,7 +180,7 @@ static double at(const struct vp_factor *f, int64_t i, int64_t j)
     return f->transposed ? x[j * f->ld + i] : x[i * f->ld + j];
 }
 
-/* Element (i, j) from its definition; `old` was there before. */
+/* Returns element (i, j) by its definition; `old` is its previous value. */
 static double product_element(const struct vp_gemm *g, int64_t i, int64_t j,
                               double old)
 {
@@ -228,8 +229,8 @@ static void test_products(void **state)
     check_product(600, 500, 64, 2);
 }
 
-/* The cut covers the matrix, in tiles that are equal but for the last ones,
- * and leaves enough of them for many threads where there is enough work. */
+/* The cut covers the matrix with tiles of equal size, except for the last ones,
+ * and makes enough tiles for many threads where there is enough work. */
 static void test_cut(void **state)
 {
     static const struct {
@@ -263,7 +264,7 @@ static void test_cut(void **state)
 
 /* ---- Threads ------------------------------------------------------------ */
 
-int omp_get_max_threads(void); /* <omp.h> stays with the kernels */
+int omp_get_max_threads(void); /* only kernels include <omp.h> */
 
 static void look_at_thread(void *ctx, int task, int thread)
 {
@@ -281,7 +282,8 @@ static void look_at_thread(void *ctx, int task, int thread)
                  tiny * 1e30f == 0.0f;
 }
 
-/* Every thread runs oneDNN alone and takes denormals for zero. */
+/* Every thread of a pool runs oneDNN single-threaded and treats denormals as
+ * zero. */
 static void test_thread_setup(void **state)
 {
     enum { N = 1000 };

@@ -1,5 +1,5 @@
-/* The fast CPU kernels agree with their plain-C twins, for every operator, odd
- * sizes, and every instruction set that the machine has. */
+/* The fast CPU kernels agree with the reference kernels in plain C, for every
+ * operator, odd sizes, and every instruction set that the machine has. */
 #include "backend/cpu/isa.h"
 #include "backend/cpu/simd.h"
 #include "lib/cpu_pools.h"
@@ -18,17 +18,18 @@
 
 #include <cmocka.h>
 
-/* What is above computes floats with the last of these. */
+/* Instruction sets above AVX-512 use its float kernels, so they are not tested
+ * here. */
 enum { N_ISAS = VP_ISA_AVX512 + 1 };
 
 static const char *const isa_names[N_ISAS] = { "plain", "AVX2", "AVX-512" };
 
-/* ---- One operator, fast and slow ---------------------------------------- */
+/* ---- One operator, by fast and by reference kernels --------------------- */
 
-/* Tolerances by operator. 0: the operator is a plain float sequence, or adds
- * in the order of the rows, and its bits are defined. Others differ from the
- * twin, which sums in double, by the rounding of float sums of up to n terms,
- * about sqrt(n) * 6e-8, and of exp and erf, 2e-7. */
+/* Tolerances by operator. 0: the operator is a plain float sequence, or adds in
+ * the order of the rows, and its bits are defined. Others differ from the
+ * reference kernel, which sums in double, by the rounding of float sums of up
+ * to n terms, about sqrt(n) * 6e-8, and of exp and erf, 2e-7. */
 static double tolerance_of(const struct op_spec *spec)
 {
     switch (spec->kind) {
@@ -47,8 +48,8 @@ static double tolerance_of(const struct op_spec *spec)
     }
 }
 
-/* Backward is compared on equal terms: it reads what the twin's forward
- * saved, so the error of one does not enter the other. */
+/* Copies the forward results of `twin` to `fast`. Both then run backward on
+ * equal values, and the error of the fast forward does not affect it. */
 static void take_forward(struct one_op *fast, const struct one_op *twin)
 {
     const struct vp_kargs *from = &twin->args;
@@ -96,7 +97,7 @@ static void check(const struct op_spec *spec)
         check_mode(spec, &modes[i]);
 }
 
-/* ---- Against the twins -------------------------------------------------- */
+/* ---- Comparison with the reference kernels ------------------------------ */
 
 static const int64_t sizes[] = { 1, 3, 17, 64, 100, 128, 130 };
 
@@ -123,7 +124,7 @@ static void check_again(const struct op_spec *spec,
     one_op_release(&t);
 }
 
-/* What backward makes again has the bits that forward wrote. */
+/* Backward recomputes the output with the bits of forward. */
 static void test_again(void **state)
 {
     (void)state;
@@ -136,7 +137,7 @@ static void test_again(void **state)
     vp_cpu_force_isa(VP_ISA_BEST);
 }
 
-/* Rows and columns of every size for the operators that take them. */
+/* Every combination of sizes, for operators on rows and columns. */
 static void test_sizes(void **state)
 {
     static const struct op_spec kinds[] = {
@@ -166,7 +167,7 @@ static void test_sizes(void **state)
     }
 }
 
-/* Evaluation: logits that are whole numbers, so that many are equal. */
+/* Starts an evaluation with whole numbers as logits, so that many are equal. */
 static void start_ranks(struct one_op *t, const struct op_spec *spec,
                         const struct vp_cpu_kernels *kernels)
 {
@@ -285,7 +286,7 @@ static void test_cut_sizes(void **state)
     }
 }
 
-/* Lowering copies integers too, for instance a mask. */
+/* Lowering also copies values of integers, for instance a mask. */
 static void test_copy_ints(void **state)
 {
     static const struct op_spec spec = { "copy", .kind = VP_OP_COPY, .batch = 3,

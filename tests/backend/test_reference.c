@@ -1,5 +1,5 @@
-/* The plain-C twins give literal forward values, and dropout follows its
- * definition. test_gradients.c has gradients. */
+/* The reference kernels give literal forward values, and dropout follows its
+ * definition. Gradients are in test_gradients.c. */
 #include "lib/one_op.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static void set_all(struct one_op *t, const void *tensor, int64_t n,
         one_op_set(t, tensor, i, values[i]);
 }
 
-/* 0, 7, 14, ... modulo 11, brought to -1.25 .. 1.25. */
+/* Sets the numbers 0, 7, 14, ... modulo 11, scaled to -1.25 .. 1.25. */
 static void set_pattern(struct one_op *t, const void *tensor, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -107,7 +107,8 @@ static void test_linear_and_layernorm_values(void **state)
     }
 }
 
-/* Two heads of two columns over three tokens, the packed input a pattern. */
+/* Two heads of two columns over three tokens; set_pattern() sets the packed
+ * input. */
 static void test_attention_values(void **state)
 {
     static const double causal_out[] = { -1,
@@ -266,8 +267,8 @@ static void test_cross_entropy_values(void **state)
     }
 }
 
-/* Ranks of labels in evaluation: of equal logits the smaller id comes first, and
- * what is no number comes before any label. */
+/* Ranks of labels in evaluation: of equal logits the smaller id comes first,
+ * and a NaN comes before any label. */
 static void test_cross_entropy_ranks(void **state)
 {
     static const double logits[8][7] = {
@@ -277,8 +278,8 @@ static void test_cross_entropy_ranks(void **state)
         { 0, 1, 2, 3, 4, 5, 6 },   /* label 2: four are larger */
         { 0, 1, 2, 3, 4, 5, 6 },   /* label 1: five are larger */
         { 0, 0, 0, 0, 0, 0, 0 },   /* no label */
-        { 9, 1, 2, 3, 4, 5, 6 },   /* label 0, but no weight */
-        { 1, 2, NAN, 0, 0, 0, 0 }, /* label 1: behind what is no number */
+        { 9, 1, 2, 3, 4, 5, 6 },   /* label 0, but weight 0 */
+        { 1, 2, NAN, 0, 0, 0, 0 }, /* label 1: behind a NaN */
     };
     static const int32_t labels[8] = { 0, 1, 2, 2, 1, -1, 0, 1 };
     static const int32_t weights[8] = { 1, 1, 1, 1, 1, 1, 0, 1 };
@@ -324,7 +325,8 @@ static void test_cross_entropy_without_labels(void **state)
     one_op_release(&t);
 }
 
-/* exp() of the raw numbers would overflow in some rows, vanish in others. */
+/* exp() of the raw numbers would overflow in some rows and underflow in
+ * others. */
 static void test_large_scores_stay_finite(void **state)
 {
     static const struct op_spec specs[] = {
@@ -355,7 +357,7 @@ static void test_large_scores_stay_finite(void **state)
     }
 }
 
-/* A NaN must reach the loss, or nobody would notice it. */
+/* A NaN must reach the loss, where it is detected. */
 static void test_nan_is_not_hidden(void **state)
 {
     static const struct op_spec specs[] = {
@@ -429,7 +431,7 @@ static void test_embed_values(void **state)
     }
 }
 
-/* Row -1 of the input would be NaN. */
+/* A gather of row -1 must give zeros: the memory before the input holds NaN. */
 static void test_gather_values(void **state)
 {
     static const int32_t pick[] = { 2, -1, 0, 2 };
@@ -454,7 +456,7 @@ static void test_gather_values(void **state)
     one_op_release(&t);
 }
 
-/* In the twin in double an integer has four bytes, not eight. */
+/* The reference kernels in double copy integers of four bytes, not of eight. */
 static void test_copy_of_integers(void **state)
 {
     static const int32_t mask[] = { 1, 0, 7, -1, 5, 6 };
@@ -484,7 +486,8 @@ static void set_ones(struct one_op *t, const void *tensor, int64_t n)
         one_op_set(t, tensor, i, 1);
 }
 
-/* p is quantised to n / 256; the rate must be within five deviations. */
+/* p is quantised to n / 256; the rate must be within five standard
+ * deviations. */
 static void test_dropout_rate_and_scale(void **state)
 {
     static const struct {
@@ -523,7 +526,7 @@ static void test_dropout_rate_and_scale(void **state)
     }
 }
 
-/* Group by group as note [dropout] of base/rng.h has it. */
+/* Checks every group of elements against note [dropout] of base/rng.h. */
 static void test_dropout_follows_the_note(void **state)
 {
     struct op_spec spec = {
@@ -555,8 +558,8 @@ static void test_dropout_follows_the_note(void **state)
     one_op_release(&t);
 }
 
-/* Equal scores, and value k the k-th unit vector: element (q, k) of a head's
- * output is keep(q, k) / Sk. Group by group as the note has it. */
+/* Scores are equal and value k is the k-th unit vector, so element (q, k) of a
+ * head's output is keep(q, k) / Sk. Checks every group against the note. */
 static void test_attention_dropout_follows_the_note(void **state)
 {
     enum { SQ = 19, SK = 37, HEADS = 2, H = SK * HEADS, SAMPLES = 2 };
@@ -601,7 +604,7 @@ static void test_attention_dropout_follows_the_note(void **state)
     one_op_release(&t);
 }
 
-/* B drops what F dropped, and evaluation drops nothing. */
+/* B drops the elements that F dropped, and evaluation drops none. */
 static void test_dropout_backward_and_evaluation(void **state)
 {
     struct op_spec spec = {

@@ -1,5 +1,5 @@
-/* The CPU backend runs the expected calls together, and a fused run changes no
- * bit of the whole memory: it is compared with a launch call by call. */
+/* The CPU backend fuses the expected calls into runs, and a launch with fused
+ * runs leaves the same bits in all memory as a launch call by call. */
 #include "backend/backend.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/isa.h"
@@ -33,7 +33,7 @@ static int rand_below(int n)
     return (int)vp_rng_below(r.v[0], (uint32_t)n);
 }
 
-/* For random_sets(). */
+/* Random bits for random_sets(). */
 static uint64_t rand_bits(void)
 {
     struct vp_rng4 r = vp_rng(9, VP_RNG_TEST, 1, rand_count++, 0, 0);
@@ -41,13 +41,14 @@ static uint64_t rand_bits(void)
     return (uint64_t)r.v[0] << 32 | r.v[1];
 }
 
-/* ---- Two memories ------------------------------------------------------- */
+/* ---- Memory of a launch ------------------------------------------------- */
 
 struct memory {
     void *base[VP_SPACE_COUNT];
 };
 
-/* Numbers in (-0.5, 0.5); quick, as there are many. */
+/* Writes numbers in (-0.5, 0.5), by a quick generator because there are
+ * many. */
 static void fill_floats(float *x, int64_t n, uint32_t bits)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -56,7 +57,7 @@ static void fill_floats(float *x, int64_t n, uint32_t bits)
     }
 }
 
-/* Ids, labels and row numbers: small and not negative. */
+/* Sets ids, labels and row numbers to small numbers that are not negative. */
 static void fill_ints(const struct vp_program *p, void *in)
 {
     for (int i = 0; i < p->in.n_entries; i++) {
@@ -110,7 +111,7 @@ static void run_list(struct vp_exe *exe, enum vp_list list, struct memory *m,
     assert_null(found.op);
 }
 
-/* All lists, fused and call by call. */
+/* Runs all lists fused and call by call, and compares all memory. */
 static void compare_launches(struct vp_backend *backend,
                              const struct vp_program *p, bool accumulate)
 {
@@ -151,7 +152,8 @@ static int n_fused(const struct vp_program *p)
 
 /* ---- Lowered graphs ----------------------------------------------------- */
 
-/* Bands of 32 rows, the last one not full. */
+/* Rows are computed in bands of 32; with these sizes the last band is not
+ * full. */
 enum { BATCH = 3, LEN = 250, ROWS = BATCH * LEN, HIDDEN = 48, VOCAB = 40 };
 
 static void lower(const struct vp_graph *g, const struct vp_stage_spec *spec,
@@ -216,7 +218,7 @@ static void random_graph(struct vp_graph *g, int n_blocks)
     assert_int_equal(vp_graph_finish(g, &(struct vp_err){ .text = "" }), VP_OK);
 }
 
-/* Random stages of random models, whose temporaries share memory. */
+/* Random stages of random models. Their temporary values share memory. */
 static void test_lowered(void **state)
 {
     int total = 0;
@@ -249,10 +251,10 @@ static void test_lowered(void **state)
     assert_true(total > 150);
 }
 
-/* ---- What runs together in the models ----------------------------------- */
+/* ---- Runs in the models ------------------------------------------------- */
 
-/* A line such as "B layernorm.B layernorm.W" for every run that begins in
- * block `block`. */
+/* Writes a line such as "B layernorm.B layernorm.W" for every run that begins
+ * in block `block`. */
 static void runs_text(const struct vp_program *p, int block, char *text,
                       size_t size)
 {
@@ -323,8 +325,8 @@ static void test_models(void **state)
 
 /* ---- Calls made by hand ------------------------------------------------- */
 
-/* Operators to point calls at; `wide` has rows of twice the size, `few` has
- * fewer rows. */
+/* Operators for the calls. WIDE has rows of twice the size, FEW has fewer
+ * rows. */
 enum kind { ADD, SCALE, DROPOUT, NORM, WIDE, FEW, LINEAR, N_KINDS };
 enum { MAX_CALLS = 20, ROW = HIDDEN * 4, TENSOR = ROWS * ROW };
 
@@ -415,38 +417,39 @@ static int first_run(const struct by_hand *h)
     return lengths[0];
 }
 
-/* A scale from one place to another, then a second call. */
+/* A scale from one place to another, then a second call. `want`: calls in a
+ * run. */
 static void test_pairs(void **state)
 {
     enum { A = 0, B = TENSOR, C = 2 * TENSOR, D = 3 * TENSOR };
     static const struct {
-        int64_t in, out; /* of the first */
-        enum kind kind;  /* of the second */
+        int64_t in, out; /* first call */
+        enum kind kind;  /* second call */
         int64_t in2, out2;
         int want;
     } cases[] = {
-        { A, B, SCALE, B, C, 2 },       /* reads what was made */
+        { A, B, SCALE, B, C, 2 },       /* reads the first result */
         { A, B, SCALE, C, D, 2 },       /* nothing in common */
         { A, A, SCALE, A, A, 2 },       /* in place */
-        { A, B, SCALE, B, A, 2 },       /* back to where it came from */
-        { A, B, ADD, C, B, 2 },         /* the same result once more */
-        { A, C, SCALE, A + ROW, D, 2 }, /* both only read */
-        { A, C, SCALE, B, A, 2 },       /* next to it */
-        { A + ROW, C, SCALE, D, A, 1 }, /* over the first's input, by a row */
+        { A, B, SCALE, B, A, 2 },       /* writes over the first input */
+        { A, B, ADD, C, B, 2 },         /* writes over the first result */
+        { A, C, SCALE, A + ROW, D, 2 }, /* shifted, but only read */
+        { A, C, SCALE, B, A, 2 },       /* writes over the first input */
+        { A + ROW, C, SCALE, D, A, 1 }, /* the same, off by a row */
         { A, C, SCALE, D, A + ROW, 1 },
-        { A, C, SCALE, D, A + TENSOR - ROW, 1 }, /* its last row */
+        { A, C, SCALE, D, A + TENSOR - ROW, 1 }, /* by its last row */
         { A, C, SCALE, D, A + TENSOR, 2 },
-        { A + TENSOR - ROW, C, SCALE, D, A, 1 }, /* its first */
+        { A + TENSOR - ROW, C, SCALE, D, A, 1 }, /* by its first row */
         { A + TENSOR, C, SCALE, D, A, 2 },
         { D, B, SCALE, B + ROW, A + 4 * TENSOR, 1 }, /* reads shifted */
-        { A, B, SCALE, D, B + ROW, 1 },   /* over the result, by a row */
-        { A, B, SCALE, D, B + 4, 1 },     /* by an element */
+        { A, B, SCALE, D, B + ROW, 1 },   /* over the result, off by a row */
+        { A, B, SCALE, D, B + 4, 1 },     /* off by an element */
         { A, B, WIDE, 8 * TENSOR, B, 1 }, /* rows of another size */
         { A, B, WIDE, 8 * TENSOR, C, 2 },
         { C, D, WIDE, 8 * TENSOR, B, 1 }, /* reaches the first's input */
         { A, B, FEW, B, C, 1 },           /* another number of rows */
         { A, B, FEW, C, D, 1 },
-        { A, B, LINEAR, B, C, 1 }, /* not by rows */
+        { A, B, LINEAR, B, C, 1 }, /* not computed by rows */
         { A, B, DROPOUT, B, C, 2 },
         { A, B, NORM, B, A, 2 },
     };
@@ -467,7 +470,7 @@ static void test_pairs(void **state)
     }
 }
 
-/* Other spaces hold other memory. */
+/* Equal offsets in different spaces are different memory. */
 static void test_spaces(void **state)
 {
     struct by_hand h;
@@ -482,7 +485,7 @@ static void test_spaces(void **state)
     by_hand_release(&h);
 }
 
-/* From every call on; no run is longer than VP_MAX_RUN. */
+/* Length of the run from every call on. No run is longer than VP_MAX_RUN. */
 static void test_lengths(void **state)
 {
     static const unsigned char want[] = { 8, 7, 6, 5, 4, 3, 2, 1, 3, 2,
@@ -500,7 +503,7 @@ static void test_lengths(void **state)
     hand_forward(&h, FEW, 0, 0);
     hand_forward(&h, ADD, 0, TENSOR);
     hand_forward(&h, SCALE, TENSOR, 0);
-    hand_forward(&h, SCALE, 0, TENSOR + ROW); /* fits the last one only */
+    hand_forward(&h, SCALE, 0, TENSOR + ROW); /* overlaps both before */
     hand_forward(&h, LINEAR, 0, TENSOR);
     vp_cpu_find_runs(&vp_cpu_fast, 1, &h.program, VP_LIST_F, lengths);
     assert_int_equal(h.program.n_calls[VP_LIST_F], VP_COUNT_OF(want));
@@ -511,8 +514,9 @@ static void test_lengths(void **state)
     by_hand_release(&h);
 }
 
-/* A layer norm's weight gradient sums into scratch, which must stay until the
- * sums are added up: after the run. The gradients themselves stay, too. */
+/* The weight gradient of a layer norm sums into scratch memory and adds these
+ * sums after the run, so no call of the run may write there. The same holds for
+ * the gradients. */
 static void test_scratch(void **state)
 {
     struct by_hand h;
@@ -552,7 +556,7 @@ static void test_scratch(void **state)
 
 /* ---- Random calls ------------------------------------------------------- */
 
-/* Places half a tensor, a row or nothing apart. */
+/* Returns a place that is shifted by half a tensor, by a row, or not at all. */
 static struct vp_ref random_place(void)
 {
     static const int64_t shifts[] = { 0, 0, 0, ROW, TENSOR / 2, -ROW };
@@ -580,7 +584,7 @@ static void random_call(struct by_hand *h)
     struct vp_call *call = hand_call(h, choices[i].kind, choices[i].phase);
     bool norm = choices[i].kind == NORM, w = choices[i].phase == VP_PHASE_W;
 
-    do { /* one call alone does not overlap itself by halves */
+    do { /* input and output of a call do not overlap partly */
         call->in[0] = random_place();
         call->in[1] = random_place();
         call->out = random_place();
@@ -608,7 +612,7 @@ static void random_call(struct by_hand *h)
     call->out = (struct vp_ref){ 0 };
 }
 
-/* Whatever runs together gives the bits of one call after the other. */
+/* Random runs give the bits of one call after the other. */
 static void test_random(void **state)
 {
     int n = 0, all = 0;

@@ -1,5 +1,5 @@
-/* Kernel choices that are kept in a file are found again by another process,
- * the newest first; a damaged file costs its own entries only. */
+/* Kernel choices that are stored in a file are found by other processes, the
+ * newest of a key first. A damaged or unusable file only lacks entries. */
 #include "backend/tuned.h"
 #include "lib/tempfolder.h"
 
@@ -61,7 +61,8 @@ static void write_bytes(const char *path, const char *bytes, size_t n)
     assert_int_equal(fclose(file), 0);
 }
 
-/* A line that was cut off, lines of others, a folder, no right to write. */
+/* A truncated line, malformed lines, a file that is too long, and a folder in
+ * place of the file. */
 static void damage_is_not_found(void **state)
 {
     static const char text[] = "k\tgood\nnonsense\n\n\tx\nk\tcut";
@@ -72,7 +73,7 @@ static void damage_is_not_found(void **state)
     write_bytes("damaged", text, strlen(text));
     assert_value("damaged", "k", "good");
     assert_value("damaged", "nonsense", NULL);
-    /* Longer than is read: begins anew. */
+    /* Longer than the reader accepts: the next entry starts a new file. */
     memset(many, 'x', 300000);
     write_bytes("long", many, 300000);
     assert_value("long", "k", NULL);
@@ -80,7 +81,7 @@ static void damage_is_not_found(void **state)
     assert_value("long", "k", "v");
     memset(many, 'y', 2000);
     many[2000] = '\0';
-    vp_tuned_add("long", "k", many); /* left out */
+    vp_tuned_add("long", "k", many); /* too long: not stored */
     assert_value("long", "k", "v");
     assert_int_equal(mkdir("folder", 0777), 0);
     vp_tuned_add("folder", "k", "v");

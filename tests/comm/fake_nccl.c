@@ -1,11 +1,12 @@
-/* A libnccl.so.2 between processes of one machine, for tests where there is no
- * GPU: streams do at once what they are asked to, and what is sent lies in a
- * file until it is received. FAKE_NCCL says what it is to do badly:
+/* A libnccl.so.2 between processes of one machine, for tests without a GPU.
+ * Every call does its work at once, not on its stream; a message lies in a file
+ * until it is received. The environment variable FAKE_NCCL selects a fault:
  *
- *   old      an early version    refuse   nobody may join
- *   break    transfers fail, and a look says so
+ *   old      reports an early version
+ *   refuse   lets no rank join
+ *   break    reports that transfers failed
  *
- * fake_nccl_bytes() tells how much was sent from here. */
+ * fake_nccl_bytes() returns the number of bytes that this process has sent. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -27,7 +28,7 @@ struct id {
 struct comm {
     struct id id;
     int n, me;
-    long taken[MAX_RANKS]; /* bytes, of each */
+    long taken[MAX_RANKS]; /* bytes received from each rank */
 };
 
 struct receive {

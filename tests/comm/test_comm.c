@@ -1,4 +1,4 @@
-/* Transports between threads keep the order of messages, credits and time
+/* Transports between threads keep messages in order, obey credits and time
  * limits, end all waits on abort, and add exactly in a fixed order. */
 #include "base/clock.h"
 #include "base/counter.h"
@@ -16,7 +16,7 @@
 
 /* ---- Channels ----------------------------------------------------------- */
 
-/* Both ends in one thread. */
+/* One thread has both ends. A sender without a credit gets no buffer. */
 static void a_full_ring_gives_no_buffer(void **state)
 {
     struct vp_world *world = open_world(2);
@@ -45,9 +45,9 @@ static void a_full_ring_gives_no_buffer(void **state)
     close_world(world);
 }
 
-/* ---- Gathers ------------------------------------------------------------ */
+/* ---- Gathers and sums --------------------------------------------------- */
 
-/* One that waits for the bytes of another, which never come. */
+/* The bytes of the other member never come: the wait ends at its time limit. */
 static void a_gather_has_an_end(void **state)
 {
     struct vp_world *world = open_world(2);
@@ -70,8 +70,9 @@ static void assert_piece(const struct pieces *p, int member, int piece,
                     (summed ? sum_of(p, i, 0) : term(member, i)));
 }
 
-/* Both members by hand: a piece is added when both have offered it, one slice
- * per call, and no sooner; what was not offered is left alone. */
+/* One thread plays both members. A piece is added only after both have offered
+ * it, one slice per call of vp_group_progress(). Pieces that were not offered
+ * stay unchanged. */
 static void a_piece_waits_for_all_members(void **state)
 {
     struct vp_term terms[2];
@@ -100,7 +101,7 @@ static void a_piece_waits_for_all_members(void **state)
         for (int i = 0; i < 4; i++)
             assert_piece(&p, m, i, i == 2);
 
-    /* Member 1 keeps member 0 waiting: for an offer, then for its slices. */
+    /* Member 0 waits for member 1: for its offer, then for its slices. */
     vp_group_offer_rest(p.group, 0);
     assert_true(vp_group_progress(p.group, 0)); /* piece 3 */
     assert_int_equal(vp_group_await(p.group, 0, in_ms(10), &done),
@@ -125,7 +126,8 @@ static void a_piece_waits_for_all_members(void **state)
     close_pieces(&p);
 }
 
-/* Member 0 ends the job; nobody stays in a sum it never offered. */
+/* Member 0 aborts the world. The others must not stay in a sum that it never
+ * offered. */
 static void deserted_rank(struct rank *rank)
 {
     struct pieces *p = rank->job;

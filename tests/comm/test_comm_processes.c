@@ -1,16 +1,16 @@
 /* The suite of test_comm between processes, over MPI and between devices that
- * reach each other; also a process that gives up, broken transfers and huge
- * messages.
+ * reach each other directly; also an abort, failed transfers and huge messages.
  *
  *   mpirun -n 4 test_comm_processes mpi             ranks are processes
- *   mpirun -n 4 test_comm_processes nccl            whose devices reach each
- *                                                   other; with fake_nccl.c:
- *                                                   memory of the host plays
- *                                                   the device
- *   mpirun -n 3 test_comm_processes mpi abort       and one gives up
- *   mpirun -n 2 test_comm_processes nccl broken     and transfers come to nothing
- *   mpirun -n 2 test_comm_processes nccl why TEXT   MPI does it all: this is why
- *   mpirun -n 2 test_comm_processes mpi huge        messages of more than 2 GiB */
+ *   mpirun -n 4 test_comm_processes nccl            devices reach each other
+ *                                                   (fake_nccl.c stands for
+ *                                                   NCCL, host memory for a
+ *                                                   device's memory)
+ *   mpirun -n 3 test_comm_processes mpi abort       one rank aborts
+ *   mpirun -n 2 test_comm_processes nccl broken     transfers fail
+ *   mpirun -n 2 test_comm_processes nccl why TEXT   MPI carries all messages;
+ *                                                   TEXT is the reason
+ *   mpirun -n 2 test_comm_processes mpi huge        messages over 2 GiB */
 #include "comm/comm.h"
 #include "device/driver.h"
 #include "lib/comm_suite.h"
@@ -41,10 +41,10 @@ static struct vp_processes find_self(void)
                                   (int)strtol(index, NULL, 10) };
 }
 
-/* ---- A device that is the host ------------------------------------------ */
+/* ---- A device whose memory is the host's -------------------------------- */
 
-/* Work is done when the call returns, so that events have nothing to do: one
- * serves all messages. */
+/* All work is done when a call returns, so events have nothing to do, and one
+ * event serves all messages. */
 
 static void host_attach(struct vp_device *device)
 {
@@ -143,7 +143,8 @@ static const struct vp_device_ops host_ops = {
 
 static struct vp_device host_device = { .ops = &host_ops };
 
-/* VP_TEST_GPU names the device of every process; else each has its own. */
+/* VP_TEST_GPU names the device of every process; without it, each has its
+ * own. */
 static void meet_devices(int process)
 {
     const char *given = getenv("VP_TEST_GPU");
@@ -158,7 +159,7 @@ static void meet_devices(int process)
     comm_direct = vp_world_is_direct(comm_processes, 0, 1);
 }
 
-/* Processes are ranks the other way round: any order will do. */
+/* Gives process p rank n - 1 - p: ranks may be in any order. */
 static void join_processes(const char *transport,
                            const struct vp_processes *self)
 {
@@ -198,7 +199,8 @@ static void all_agree_on_the_first_failure(void **state)
     assert_string_equal(text, "the lead's");
 }
 
-/* A message that nobody sends, and one that nobody takes yet. */
+/* A wait for a message that is never sent, and one for a buffer that is still
+ * in use, end at their time limits. */
 static void waits_have_an_end(void **state)
 {
     static struct letter letters[2];
@@ -234,11 +236,11 @@ static void waits_have_an_end(void **state)
     }
 }
 
-/* ---- More than an int can count ----------------------------------------- */
+/* ---- Messages of more than 2 GiB ---------------------------------------- */
 
 enum { N_HUGE = 2 };
 
-/* Message j has some words less. */
+/* Number of words of message j; the second one is shorter. */
 static size_t huge_words(int j)
 {
     return ((size_t)9 << 25) + 5 - (size_t)j * 1000; /* 2.25 GiB and a bit */
@@ -288,7 +290,7 @@ static void a_message_may_be_huge(void **state)
         vp_world_agree(comm_processes, VP_OK, in_ms(5 * LONG_MS), &err), VP_OK);
 }
 
-/* ---- What NCCL does ----------------------------------------------------- */
+/* ---- NCCL --------------------------------------------------------------- */
 
 static const char *wanted;
 
@@ -305,7 +307,8 @@ static void mpi_does_it_all(void **state)
         assert_false(vp_world_is_direct(comm_processes, 0, r));
 }
 
-/* NCCL says that a transfer failed; who waits for a message hears of it. */
+/* NCCL reports a failed transfer: a rank that waits for a message gets an
+ * error. */
 static void a_broken_transfer_ends_the_world(void **state)
 {
     static struct letter letter;
@@ -327,8 +330,8 @@ static void a_broken_transfer_ends_the_world(void **state)
                 strcmp(err.text, "NCCL, a transfer: invalid usage") == 0);
 }
 
-/* Sums in NCCL's own order, of which floats that are whole numbers know
- * nothing; one member has nothing to add. */
+/* NCCL adds in an order of its own. The terms are whole numbers, whose float
+ * sum is the same in any order. Member 1 adds nothing. */
 static void fast_sums_add_up(void **state)
 {
     int n = vp_world_n_ranks(comm_processes);
@@ -367,7 +370,8 @@ static void fast_sums_add_up(void **state)
     free(data);
 }
 
-/* Bytes of all devices, in member order; the members are not all ranks. */
+/* Bytes of devices are gathered in member order. The members are not all
+ * ranks. */
 static void devices_gather_in_member_order(void **state)
 {
     enum { N_BYTES = 100003, N_ROUNDS = 3 };
@@ -455,9 +459,9 @@ int main(int argc, char **argv)
     if ((give_up || broken) && n_failed == 0) {
         puts("all know");
         fflush(stdout);
-        /* The end of an aborted world kills the comm_processes that still run. */
+        /* Freeing an aborted world kills the processes that still run. */
         meet_all("said");
-        sleep(1); /* mpirun passes their output on */
+        sleep(1); /* mpirun still forwards their output */
     }
     vp_world_set_device(comm_processes, NULL);
     vp_world_free(comm_processes);

@@ -100,8 +100,8 @@ static void all_bytes_come_back(void **state)
     }
 }
 
-/* Sender and receiver of a message take turns by events alone: the device is
- * far behind when it is written, sent, and written again. */
+/* Only events order the write, the transfer and the next write of a message,
+ * while the device is far behind the host. */
 static void transfers_keep_to_events(void **state)
 {
     unsigned char *other = allocate();
@@ -149,7 +149,8 @@ static void a_sum_of_one_is_that_one(void **state)
         assert_true(floats[i] == (float)i * 0.1f);
 }
 
-/* With transfers under way; the device is free afterwards. */
+/* With transfers in flight, an abort returns soon and leaves the device
+ * usable. */
 static void abort_is_soon_over(void **state)
 {
     int64_t begin = vp_clock_ns();
@@ -172,7 +173,7 @@ int main(void)
         cmocka_unit_test(all_bytes_come_back),
         cmocka_unit_test(transfers_keep_to_events),
         cmocka_unit_test(a_sum_of_one_is_that_one),
-        cmocka_unit_test(abort_is_soon_over), /* it takes the communicator */
+        cmocka_unit_test(abort_is_soon_over), /* ends the communicator */
     };
     struct vp_err err = { .text = "" };
     int n_failed;

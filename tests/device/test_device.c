@@ -140,7 +140,7 @@ static bool event_time(struct vp_event *event, int64_t *ns_out)
     return true;
 }
 
-/* The table that must not be called fails. */
+/* Functions of the table that must not be called: they return an error. */
 
 static enum vp_status wrong_wait(struct vp_stream *stream,
                                  struct vp_event *event)
@@ -165,7 +165,7 @@ static enum vp_status wrong_record(struct vp_event *event,
     .event_create = event_create, .event_free = event_free,                   \
     .event_sync = event_sync
 
-/* All that is optional is left out of `plain`. */
+/* `plain` leaves out all optional functions. */
 static const struct vp_device_ops plain = {
     COMMON,
     .host_memory = true,
@@ -205,8 +205,8 @@ static void test_memory_belongs_to_its_device(void **state)
     assert_int_equal(a.n_buffers + b.n_host_buffers, 0);
 }
 
-/* An event of one device and a stream of another: the stream's device waits,
- * the event's records. */
+/* A stream and an event of different devices: the wait goes to the device of
+ * the stream, the record to the device of the event. */
 static void test_streams_wait_and_events_are_recorded(void **state)
 {
     struct device a = { .base = { &plain } }, b = { .base = { &full } };

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Calls --------------------------------------------------------------- */
+/* ---- The last error ------------------------------------------------------ */
 
 struct vpipe_error last_error;
 
-/* ---- A GPT-2 of operators ------------------------------------------------ */
+/* ---- A GPT-2 built from operators ---------------------------------------- */
 
 static int named(struct vpipe_graph *g, const char *prefix, const char *name,
                  int64_t rows, int64_t cols, enum vpipe_init init, float std)

@@ -38,7 +38,8 @@ double makespan(const struct vp_schedule *schedule,
     return seconds;
 }
 
-/* The memory that a rank needs: what its stages own, or keep at once. */
+/* Returns the memory that a rank needs: all slots of its stages or, with
+ * `in_use`, the most that are in use at once. */
 static double memory_of(const struct vp_schedule *schedule, int rank,
                         const struct vp_sched_limits *limits)
 {
@@ -85,8 +86,8 @@ void check_auto(const struct vp_schedule *schedule,
 
 /* ---- Random problems ---------------------------------------------------- */
 
-/* Forwards of about half a unit, backwards and weight gradients in proportion;
- * stages differ by up to `spread`. */
+/* Draws stages with forwards of about half a unit, and backwards and weight
+ * gradients in proportion. Stages differ by up to `spread`. */
 static void random_stages(struct random_case *c, double spread,
                           uint32_t *counter)
 {
@@ -136,7 +137,7 @@ struct vp_sched_config config_of(const struct random_case *c, int place,
                                      .limits = &c->limits[place > 0] };
 }
 
-/* ---- Against named schedules -------------------------------------------- */
+/* ---- Comparison with named schedules ------------------------------------ */
 
 void random_extras(struct random_case *c, int n, uint32_t *counter)
 {

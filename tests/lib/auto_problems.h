@@ -23,13 +23,13 @@ double makespan(const struct vp_schedule *schedule,
 bool fits(const struct vp_schedule *schedule,
           const struct vp_sched_limits *limits);
 
-/* Valid, within memory, and it runs. */
+/* Checks that the schedule is valid, fits into memory, and runs. */
 void check_auto(const struct vp_schedule *schedule,
                 const struct vp_sched_config *config);
 
 /* ---- Random problems ---------------------------------------------------- */
 
-/* One model, cut in P stages, or in 2 P for two chunks per rank. */
+/* One model, cut into P stages, or into 2 P for two chunks per rank. */
 struct random_case {
     int n_ranks, n_mb;
     struct vp_stage_costs whole[MAX_P], half[2 * MAX_P];
@@ -42,13 +42,15 @@ struct random_case {
 void random_problem(struct random_case *c, int n_ranks, int n_mb,
                     uint32_t *counter);
 
-/* One stage per rank, two in turn, two in a V. */
+/* `place` is 0 for one stage per rank, 1 for two chunks in turn, 2 for two
+ * chunks in a V. */
 struct vp_sched_config config_of(const struct random_case *c, int place,
                                  const char *name);
 
-/* ---- Against named schedules -------------------------------------------- */
+/* ---- Comparison with named schedules ------------------------------------ */
 
-/* What the search leaves out of its own times, too: shared devices, copies. */
+/* Adds costs, also some that the search does not model in its own times: shared
+ * devices and copies. */
 void random_extras(struct random_case *c, int n, uint32_t *counter);
 
 #endif

@@ -5,18 +5,18 @@
 
 enum cx_state { CX_EMPTY, CX_WRITTEN, CX_FULL, CX_RECEIVED };
 
-/* Where swapped values of a minibatch are. */
+/* Place of the swapped values of a minibatch. */
 enum cx_swap {
-    CX_SWAP_HERE, /* where F wrote them */
+    CX_SWAP_HERE, /* in the buffer that F wrote */
     CX_SWAP_LEAVING,
     CX_SWAP_AWAY,
     CX_SWAP_COMING,
-    CX_SWAP_BACK, /* where backward reads them */
+    CX_SWAP_BACK, /* in the buffer that backward reads */
 };
 
 struct cx_buffer {
     enum cx_state state;
-    int expects; /* the message that may be written next, or is here */
+    int expects; /* number of the message that is here, or comes next */
     int mb, from;
 };
 
@@ -25,7 +25,7 @@ struct cx_ring {
     int n, next_receive, next_release;
 };
 
-/* What happened to a minibatch at a stage. */
+/* Progress of a minibatch at a stage. */
 struct cx_mb {
     bool f, r, b, w, added;
     int slot, version;
@@ -36,12 +36,12 @@ struct cx_mb {
 struct cx_node {
     bool used;
     int stage, rank, replica;
-    int *slots;    /* minibatch, or -1 */
-    int *versions; /* in each place of the ring, or -1 */
+    int *slots;    /* minibatch in each slot, or -1 */
+    int *versions; /* version in each place of the ring, or -1 */
     int newest;
     struct cx_ring act, grad;
     struct cx_mb *mbs;
-    int last[VP_ACTION_KIND_COUNT]; /* minibatch of each kind, or -1 */
+    int last[VP_ACTION_KIND_COUNT]; /* last minibatch of each kind, or -1 */
     int n_updates, n_reduced, n_arrived;
     /* Minibatches whose values are in these buffers, or -1. */
     int *redo, *swap_out, *swap_in;
@@ -49,12 +49,12 @@ struct cx_node {
 
 struct cx {
     const struct vp_schedule *schedule;
-    struct cx_node *nodes; /* [rank * n_stages + stage], if used */
-    int *position;         /* per rank */
-    const char *why;       /* of a failure */
+    struct cx_node *nodes; /* [rank * n_stages + stage] */
+    int *position;         /* next action of each rank */
+    const char *why;       /* reason of a failure */
 };
 
-/* ---- Small things ------------------------------------------------------- */
+/* ---- Helpers ------------------------------------------------------------ */
 
 static void *cx_alloc(int n, size_t n_bytes)
 {
@@ -89,8 +89,9 @@ static int cx_round(const struct cx *cx, int stage, int mb)
            cx->schedule->stages[stage].update_every;
 }
 
-/* DESIGN 6: round r runs on v_b + max(0, r - lag), counted from the start of
- * the segment, which may lie up to `past` rounds before the list. */
+/* Weight versions, as in DESIGN 6: round r runs on v_b + max(0, r - lag),
+ * counted from the start of the segment, which may lie up to `past` rounds
+ * before the list. */
 static int cx_version(const struct cx *cx, int stage, int mb)
 {
     const struct vp_schedule_stage *s = &cx->schedule->stages[stage];
@@ -122,7 +123,8 @@ static struct cx_buffer *cx_find(struct cx_ring *ring, int mb)
     return NULL;
 }
 
-/* Where F or B of `a` writes; WAIT without credit. */
+/* Finds the buffer that F or B of `a` writes. Returns CX_WAIT without a
+ * credit. */
 static enum cx_result cx_acquire(struct cx *cx, const struct vp_action *a,
                                  int to_stage, struct cx_buffer **out)
 {
@@ -216,7 +218,8 @@ static enum cx_result cx_weights(struct cx *cx, struct cx_node *node,
 
 /* ---- Buffers of recomputed and swapped values --------------------------- */
 
-/* The buffer that a minibatch must use, or NULL if there is none. */
+/* Returns the buffer that the minibatch must use, NULL if the stage has
+ * none. */
 static int *cx_buffer_of(const struct cx *cx, const struct vp_action *a,
                          int *buffers, int n)
 {
@@ -241,7 +244,7 @@ static bool cx_has(const int *buffers, int n, int mb)
     return false;
 }
 
-/* Backward may read what the stage swaps. */
+/* Returns true if backward may read the swapped values of the minibatch. */
 static bool cx_is_back(const struct cx *cx, struct cx_node *node, int mb)
 {
     int n = cx->schedule->stages[node->stage].n_swap_in;
@@ -284,7 +287,7 @@ static enum cx_result cx_swap(struct cx *cx, struct cx_node *node,
     return CX_DONE;
 }
 
-/* F writes what is swapped. */
+/* Takes the buffer that F writes its swapped values to. */
 static enum cx_result cx_take_swap_out(struct cx *cx, struct cx_node *node,
                                        const struct vp_action *a)
 {
@@ -299,7 +302,7 @@ static enum cx_result cx_take_swap_out(struct cx *cx, struct cx_node *node,
     return CX_DONE;
 }
 
-/* The minibatch is over: its gradient is added, its memory free. */
+/* Finishes a minibatch: adds its gradient and frees its memory. */
 static enum cx_result cx_finish(struct cx *cx, struct cx_node *node,
                                 const struct vp_action *a)
 {
@@ -350,7 +353,8 @@ static enum cx_result cx_forward(struct cx *cx, struct cx_node *node,
     return cx->schedule->forward_only ? cx_finish(cx, node, a) : CX_DONE;
 }
 
-/* R, B and W: the minibatch is in its slot and in the right phase. */
+/* For R, B and W: checks that the minibatch is in its slot and that the weights
+ * are right. */
 static enum cx_result cx_in_slot(struct cx *cx, struct cx_node *node,
                                  const struct vp_action *a)
 {
@@ -559,7 +563,7 @@ static enum cx_result cx_step(struct cx *cx, int rank)
     return result;
 }
 
-/* ---- Beginning and end -------------------------------------------------- */
+/* ---- Start and end ------------------------------------------------------ */
 
 static void cx_ring_init(struct cx_ring *ring, int n)
 {
@@ -653,7 +657,7 @@ static bool cx_ring_empty(const struct cx_ring *ring)
     return true;
 }
 
-/* Everything was done, and nothing is left over. */
+/* Checks that every action was done and no message is left. */
 static enum cx_result cx_check_end(struct cx *cx)
 {
     const struct vp_schedule *schedule = cx->schedule;
@@ -697,7 +701,8 @@ enum cx_result cx_run(const struct vp_schedule *schedule, uint32_t seed,
         uint32_t bits = vp_rng(seed, VP_RNG_TEST, 1, c++, 0, 0).v[0];
         int rank = (int)vp_rng_below(bits, (uint32_t)schedule->n_ranks);
 
-        /* After many waits, one by one: either somebody moves or all wait. */
+        /* After many waits, try the ranks one by one, to tell a hang from bad
+         * luck. */
         if (n_waits >= schedule->n_ranks)
             rank = n_waits % schedule->n_ranks;
         if (cx.position[rank] == schedule->ranks[rank].n_actions) {

@@ -1,9 +1,10 @@
-/* An executor that asserts. It runs a schedule's lists step by step, the ranks
- * in random order, with explicit buffers, slots and weight rings that remember
- * what is in them, and fails at the first action that reads or overwrites the
- * wrong thing. It shares no code with the validator: both are compared.
+/* An executor that checks every step. It runs the lists of a schedule action by
+ * action, with the ranks in random order. Its buffers, slots and weight rings
+ * remember their contents, and it fails at the first action that reads or
+ * overwrites a wrong value. It shares no code with the validator, so that the
+ * two can be compared.
  *
- * For drained schedules from the beginning of a segment. */
+ * Only for drained schedules that start at the beginning of a segment. */
 #ifndef VP_TESTS_LIB_CHECKED_EXECUTOR_H
 #define VP_TESTS_LIB_CHECKED_EXECUTOR_H
 
@@ -14,7 +15,8 @@
 
 enum cx_result { CX_DONE, CX_WAIT, CX_FAIL, CX_HANG };
 
-/* CX_DONE, CX_FAIL or CX_HANG, for one random interleaving. */
+/* Runs one random order of the ranks. Returns CX_DONE, CX_FAIL or CX_HANG, with
+ * the reason in `why`. */
 enum cx_result cx_run(const struct vp_schedule *schedule, uint32_t seed,
                       const char **why);
 

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* ---- A folder ----------------------------------------------------------- */
+/* ---- The test's folder -------------------------------------------------- */
 
 int remove_folder_and_faults(void **state)
 {
@@ -86,7 +86,7 @@ void list_folder(const char *path, char *text, size_t n_text)
     }
 }
 
-/* ---- A state ------------------------------------------------------------ */
+/* ---- A state to save ---------------------------------------------------- */
 
 const struct vp_ckpt_item state_items[] = {
     { 2, "layer.1.weight", VP_ST_F32, 2, { 5, 7 }, false },
@@ -110,7 +110,7 @@ size_t item_bytes(const struct vp_ckpt_item *item)
     return n;
 }
 
-/* Byte `j` of item `i` in the state of `turn`. */
+/* Returns byte `j` of item `i` in the state of `turn`. */
 static unsigned char state_byte(uint32_t turn, int i, size_t j)
 {
     return (unsigned char)vp_rng(turn, VP_RNG_TEST, (uint32_t)i, (uint32_t)j, 0,
@@ -228,7 +228,7 @@ void take_note(void *ctx, const char *line)
     snprintf(notes->last, sizeof(notes->last), "%s", line);
 }
 
-/* ---- Random changes ----------------------------------------------------- */
+/* ---- Random changes of bytes -------------------------------------------- */
 
 uint32_t draw(uint32_t seed, uint32_t i, uint32_t below)
 {
@@ -275,27 +275,27 @@ size_t mutate(unsigned char *bytes, size_t n, size_t room, uint32_t seed)
         size_t n_word = strlen(word);
 
         switch (n > 0 ? draw(seed, 16 * c + 2, 5) : 3) {
-        case 0: /* another byte */
+        case 0: /* replace a byte */
             bytes[where] = (unsigned char)draw(seed, 16 * c + 3, 256);
             break;
-        case 1: /* one bit */
+        case 1: /* flip a bit */
             bytes[where] ^= (unsigned char)(1 << draw(seed, 16 * c + 3, 8));
             break;
-        case 2: /* a piece less */
+        case 2: /* remove a piece */
             n_word = 1 + draw(seed, 16 * c + 3, 20);
             if (n_word > n - where)
                 n_word = n - where;
             memmove(bytes + where, bytes + where + n_word, n - where - n_word);
             n -= n_word;
             break;
-        case 3: /* a word more */
+        case 3: /* insert a word */
             if (n + n_word > room)
                 break;
             memmove(bytes + where + n_word, bytes + where, n - where);
             memcpy(bytes + where, word, n_word);
             n += n_word;
             break;
-        default: /* a word instead */
+        default: /* overwrite with a word */
             if (n_word > n - where)
                 break;
             memcpy(bytes + where, word, n_word);
@@ -304,11 +304,11 @@ size_t mutate(unsigned char *bytes, size_t n, size_t room, uint32_t seed)
     return n;
 }
 
-/* ---- Faults ------------------------------------------------------------- */
+/* ---- Faults of file operations ------------------------------------------ */
 
 struct fault_plan fault;
 
-/* What the disk does not have yet. */
+/* Files and renames that are not synced to disk yet. */
 static struct {
     char path[512];
     int fd;
@@ -329,7 +329,7 @@ static bool is_inside(const char *path, const char *dir)
            !strchr(path + n + 1, '/');
 }
 
-/* The folder or file of an open descriptor. */
+/* Finds the path of an open descriptor. */
 static void path_of(int fd, char *path, size_t n_path)
 {
     char link[64];
@@ -388,8 +388,8 @@ static void track_rename(const char *from, const char *to)
     }
 }
 
-/* A power cut: files without their data, folders without their new files,
- * names that never changed. */
+/* Simulates a power cut: removes new files whose folder was not synced,
+ * truncates files whose data was not, and undoes renames. */
 static void lose_all(void)
 {
     for (int i = 0; i < MAX_TRACKED; i++) {
@@ -409,7 +409,7 @@ void leave(int status)
     syscall(SYS_exit_group, status);
 }
 
-/* Counts a call; true if it is to fail. */
+/* Counts a call. Returns true if it has to fail. */
 static bool fault_call(void)
 {
     int n = ++fault.n;
@@ -455,7 +455,8 @@ static ssize_t fault_pread(int fd, void *buf, size_t n, off_t from)
     return pread(fd, buf, fault.choppy && n > 5 ? 5 : n, from);
 }
 
-/* As a file system that takes whole sectors only, or none at all. */
+/* Behaves like a file system that takes direct writes of whole sectors only, or
+ * none. Returns true if the write is refused. */
 static bool direct_refused(int fd, const void *buf, size_t *n)
 {
     if (!(fcntl(fd, F_GETFL) & O_DIRECT))
@@ -491,7 +492,7 @@ static int fault_fsync(int fd)
     return fault.syncing ? fsync(fd) : 0;
 }
 
-/* A failing close has closed the file. */
+/* A close that fails has closed the file nevertheless. */
 static int fault_close(int fd)
 {
     bool failed = fault_call();

@@ -28,9 +28,9 @@ struct vp_limit in_ms(int64_t ms)
 
 struct vp_world *comm_processes;
 
-bool comm_direct; /* their devices reach each other */
+bool comm_direct; /* devices of processes reach each other */
 
-struct vp_event *comm_mark; /* of every message between devices */
+struct vp_event *comm_mark; /* event of all messages between devices */
 
 struct vp_world *open_world(int n)
 {
@@ -169,7 +169,7 @@ static void write_letter(struct letter *letter, int j)
         letter->body[i] = 1000000007 * (int64_t)j + i;
 }
 
-/* Rank 0 receives; the others send messages of their residue class. */
+/* Rank 0 receives; sender k sends the messages of its residue class. */
 static void relay_rank(struct rank *rank)
 {
     struct relay *relay = rank->job;
@@ -220,7 +220,8 @@ void messages_arrive_in_order(void **state)
             struct relay relay = { .n_senders = n_senders,
                                    .n_messages = comm_direct ? 300 : 2000 };
             struct vp_world *world = open_world(n_senders + 1);
-            /* Receives that are posted ahead stay until the world ends. */
+            /* Receives that were posted ahead use the buffers until the world
+             * ends. */
             static struct letter letters[3][5][4];
             struct vp_buffer buffers[4];
 
@@ -265,7 +266,8 @@ struct stuck {
     atomic_int n_aborted;
 };
 
-/* Rank 1 gives up, rank 0 and, in threads, others wait for its message. */
+/* Rank 1 aborts. Rank 0, and with threads the others too, wait for its
+ * message. */
 static void stuck_rank(struct rank *rank)
 {
     struct stuck *stuck = rank->job;
@@ -297,7 +299,7 @@ void abort_frees_everybody(void **state)
     assert_int_equal(vp_world_status(stuck.world, &err), VP_OK);
     stuck.channel = make_channel(stuck.world, 1, 1, &buffer);
     if (comm_processes)
-        meet_all("channel"); /* an abort also ends the making of channels */
+        meet_all("channel"); /* an abort would also end channel creation */
     run_ranks(comm_processes ? 2 : 4, stuck_rank, &stuck);
     assert_int_equal(atomic_load(&stuck.n_aborted),
                      comm_processes ? is_mine(0) : 3);
@@ -320,7 +322,7 @@ struct sums {
 
 float term(int member, int64_t i)
 {
-    /* Magnitudes differ so much that the order of additions shows. */
+    /* Magnitudes differ: the sum depends on the order of additions. */
     static const float sizes[] = { 1e8f, 1.0f, -1e8f, 3.0f };
 
     return sizes[(member + (int)i) % 4] * (float)(i + 1);
@@ -329,7 +331,8 @@ float term(int member, int64_t i)
 static void sums_rank(struct rank *rank)
 {
     struct sums *sums = rank->job;
-    /* Members add in reverse order; a second array only gets the result. */
+    /* Members add in reverse order; the second array only receives the
+     * result. */
     struct vp_term terms[] = {
         { sums->copies[rank->index], 0, true },
         { sums->data[rank->index], sums->n_members - rank->index, false },
@@ -386,7 +389,7 @@ void sums_are_exact_in_their_order(void **state)
         }
 }
 
-/* ---- Sums in pieces ----------------------------------------------------- */
+/* ---- Sums by pieces ----------------------------------------------------- */
 
 static int draw(uint32_t member, uint32_t round, uint32_t *count, int n)
 {
@@ -395,7 +398,8 @@ static int draw(uint32_t member, uint32_t round, uint32_t *count, int n)
     return (int)vp_rng_below(r.v[0], (uint32_t)n);
 }
 
-/* Parts of all members, some of them empty, and parts that all need. */
+/* Draws parts that one member needs, some of them empty, and parts that all
+ * members need. */
 static void draw_parts(struct pieces *p, int64_t n)
 {
     uint32_t count = 1000;
@@ -411,7 +415,7 @@ static void draw_parts(struct pieces *p, int64_t n)
     assert_int_equal(vp_group_set_parts(p->group, p->parts, p->n_parts), VP_OK);
 }
 
-/* Whether a member needs element i of the sum. */
+/* Returns true if `member` needs element `i` of the sum. */
 static bool needs(const struct pieces *p, int member, int64_t i)
 {
     int k = 0;
@@ -432,7 +436,7 @@ bool open_pieces(struct pieces *p, int n_members, int n_pieces, bool parts)
                           .world = open_world(n_members) };
     if (!p->world)
         return false;
-    for (int i = 0; i < n_pieces; i++) /* empty ones, and a long one */
+    for (int i = 0; i < n_pieces; i++) /* some empty, one long */
         p->ends[i] = end += i == 2 ? 20000 : draw(0, 0, &count, 40);
     p->group = make_adding_group(p->world, n_members);
     if (p->group && parts)
@@ -451,8 +455,8 @@ void close_pieces(struct pieces *p)
     close_world(p->world);
 }
 
-/* Member 1 of three or more has nothing to add in odd rounds; devices always
- * add the same. */
+/* Returns true if the member adds nothing: member 1 of three or more, in odd
+ * rounds. Between devices the terms must not change, so it never adds. */
 static bool only_receives(const struct pieces *p, int member, int round)
 {
     return p->n_members > 2 && member == 1 && (comm_direct || round % 2 == 1);
@@ -474,8 +478,9 @@ void write_piece(struct pieces *p, int member, int piece, int round)
         p->data[member][i] = term(member, i + round);
 }
 
-/* Writes and offers some of the pieces in an order of its own, pausing and
- * adding in between; the others are written before, and left to the rest. */
+/* Writes and offers some of the pieces in random order, with pauses and
+ * additions in between. Writes the other pieces before, without offering
+ * them. */
 static void offer_some(struct rank *rank, int round)
 {
     struct pieces *p = rank->job;
@@ -570,8 +575,8 @@ static unsigned char byte_of(int member, int round, int64_t i)
     return (unsigned char)(member * 61 + round * 7 + i % 251);
 }
 
-/* Of each member, some bytes or none, to all or to one of them; its own are in
- * their place, or elsewhere. */
+/* Every member gives some bytes or none, to all members or to one. Its own
+ * bytes lie in their place of the result, or elsewhere. */
 static void gathers_rank(struct rank *rank)
 {
     const struct gathers *g = rank->job;
@@ -601,7 +606,7 @@ static void gathers_rank(struct rank *rank)
                           VP_OK;
         if (round % 3 == 0) /* own bytes may change at once */
             memset(own, 0x5a, MOST_EACH);
-        else if (receiver < 0) /* ... or after the next line */
+        else if (receiver < 0) /* or after this exchange */
             rank->n_errors += vp_group_exchange(g->group, me, NULL, 0, NULL,
                                                 in_ms(LONG_MS)) != VP_OK;
         for (int k = 0; k < n && (receiver < 0 || receiver == me); k++)

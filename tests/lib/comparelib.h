@@ -1,5 +1,5 @@
-/* A small configuration for tests of comparisons, and the notices that these
- * give. */
+/* A small configuration, and a collector of notices, for tests of
+ * comparisons. */
 #ifndef VP_TESTS_LIB_COMPARELIB_H
 #define VP_TESTS_LIB_COMPARELIB_H
 

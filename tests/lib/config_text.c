@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* ---- Helpers: all files live in one temporary folder -------------------- */
+/* ---- Files in one temporary folder -------------------------------------- */
 
 static char config_folder[] = "/tmp/vpipe_config_XXXXXX";
 

@@ -1,19 +1,19 @@
-/* Configurations as text in a folder of their own, which a test must leave as
- * it was. */
+/* Configurations as text, in a temporary folder. A test must remove files that
+ * leave_config_folder() does not know. */
 #ifndef VP_TESTS_LIB_CONFIG_TEXT_H
 #define VP_TESTS_LIB_CONFIG_TEXT_H
 
 #include "config/config.h"
 #include "lib/textfile.h"
 
-/* ---- Helpers: all files live in one temporary folder -------------------- */
+/* ---- Files in one temporary folder -------------------------------------- */
 
 int enter_config_folder(void **state);
 
 int leave_config_folder(void **state);
 
-/* Loads `yaml` as a.yml, with at most one --set; the message is "" if all is
- * well. */
+/* Writes `yaml` to a.yml and loads it with at most one --set. The message is ""
+ * on success. */
 enum vp_status load_text(const char *yaml, const char *set,
                          struct vp_config *out, struct vp_err *err);
 

@@ -1,4 +1,4 @@
-/* Comparing the lists of a configuration: assert_ints(&list, INTS(1, 2)). */
+/* Comparison of lists of a configuration: assert_ints(&list, INTS(1, 2)). */
 #ifndef VP_TESTS_LIB_CONFIGLIB_H
 #define VP_TESTS_LIB_CONFIGLIB_H
 

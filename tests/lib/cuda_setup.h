@@ -1,5 +1,5 @@
-/* What tests of the CUDA plugin share: a GPU and threads of the CPU beside
- * it, and the sizes that the environment asks for. */
+/* Setup of tests of the CUDA plugin: a GPU, a pool of CPU threads to compare
+ * with, and test sizes from the environment. */
 #ifndef VP_TESTS_LIB_CUDA_SETUP_H
 #define VP_TESTS_LIB_CUDA_SETUP_H
 
@@ -10,16 +10,18 @@
 
 extern struct vp_pool *cuda_pool; /* for the fast CPU kernels */
 
-/* Group functions for cmocka_run_group_tests(); the GPU is open. */
+/* Group functions for cmocka_run_group_tests(), between gpu_open() and
+ * gpu_close(). */
 int start_gpu(void **state);
 
 int stop_gpu(void **state);
 
-/* The largest scratch of an operator's phases on the GPU. */
+/* Returns the largest scratch size of an operator's phases on the GPU. */
 size_t most_scratch(const struct vp_graph *graph, const struct vp_op *op);
 
-/* VP_TINY=1: small sizes only, enough under a sanitizer. VP_TINY=2: and every
- * operator in one mode, not the same for all, under a slow one. */
+/* Returns the number in VP_TINY, 0 without it. 1: small sizes only, for a
+ * sanitizer. 2: also only one mode per operator, in turn, for a slow
+ * sanitizer. */
 int tiny(void);
 
 #endif

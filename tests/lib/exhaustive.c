@@ -11,7 +11,7 @@ struct ex_state {
     double act[EX_STAGES][EX_MB], grad[EX_STAGES][EX_MB]; /* -1: not sent */
     int kept[EX_RANKS];
     bool waits[EX_RANKS];
-    uint32_t old[EX_RANKS]; /* a rank that waits: what it could have done */
+    uint32_t old[EX_RANKS]; /* while it waits: actions that were possible */
 };
 
 struct ex_search {
@@ -30,8 +30,8 @@ static double ex_cost(const struct ex_problem *p, int s, int kind)
                           : c->w;
 }
 
-/* When the input of the next action of a kind is there; -1: not known, or other
- * actions come first. */
+/* Returns the time at which the input of the next action of a kind is there; -1
+ * if it is not known yet, or other actions come first. */
 static double ex_input(const struct ex_problem *p, const struct ex_state *state,
                        int s, int kind)
 {
@@ -99,8 +99,8 @@ static void ex_take(const struct ex_problem *p, struct ex_state *state, int s,
         state->grad[s - 1][mb] = ex_send(p, state, s, s - 1, p->cost[s].grad);
 }
 
-/* No end is earlier: a rank has its work left, and after the last B of a stage
- * its gradient goes down to stage 0. */
+/* Returns a lower bound of the end: a rank still has its work left, and after
+ * the last B of a stage the gradient has to reach stage 0. */
 static double ex_bound(const struct ex_problem *p, const struct ex_state *state)
 {
     double bound = 0.0, back = p->cost[0].w;
@@ -123,7 +123,8 @@ static double ex_bound(const struct ex_problem *p, const struct ex_state *state)
     return bound;
 }
 
-/* The rank that decides next: the earliest that does not wait. -1: none. */
+/* Returns the rank that decides next: of those that do not wait, the one with
+ * the earliest clock; -1: none. */
 static int ex_rank(const struct ex_problem *p, const struct ex_state *state)
 {
     int best = -1;
@@ -135,9 +136,9 @@ static int ex_rank(const struct ex_problem *p, const struct ex_state *state)
     return best;
 }
 
-/* A rank does one of the things whose time is known, or it waits for another to
- * become known. Afterwards it does something new, or waits again: what it could
- * have done before it would have done then. */
+/* Tries every action whose time is known, and waiting for another one to become
+ * known. After a wait, the actions that were possible before are left out:
+ * taking them before the wait was tried already. */
 static void ex_branch(struct ex_search *search, const struct ex_state *from)
 {
     const struct ex_problem *p = search->problem;

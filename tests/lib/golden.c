@@ -90,7 +90,7 @@ static const void *golden_get(const struct golden *gold, const char *name,
 
     if (!t) {
         fail_msg("golden tensor %s is missing", name);
-        abort(); /* not reached, which compilers cannot know */
+        abort(); /* not reached, but compilers do not know that */
     }
     if (strcmp(t->dtype, dtype) != 0)
         fail_msg("golden tensor %s is %s, not %s", name, t->dtype, dtype);

@@ -29,7 +29,8 @@ struct golden {
     int64_t n_bytes;
 };
 
-/* The whole file with a 0 behind it. */
+/* Returns the contents of the file, with a 0 behind them. The caller frees
+ * them. */
 char *golden_slurp(const char *path, const char *suffix, int64_t *n_bytes_out);
 
 /* `path` has no suffix. */
@@ -41,7 +42,7 @@ void golden_close(struct golden *gold);
 const struct golden_tensor *golden_find(const struct golden *gold,
                                         const char *name);
 
-/* The elements, owned by `gold`; rows_out and cols_out may be NULL. */
+/* Returns the elements, owned by `gold`; rows_out and cols_out may be NULL. */
 const float *golden_f32(const struct golden *gold, const char *name,
                         int64_t *rows_out, int64_t *cols_out);
 

@@ -25,7 +25,7 @@ enum vp_status gpu_open(struct vp_err *err)
     return VP_OK;
 }
 
-/* `fn` is the address of a function pointer. */
+/* `fn`: address of a function pointer. */
 static bool gpu_find(const char *name, void *fn)
 {
     void *symbol = vp_backend_symbol("cuda", name);
@@ -75,7 +75,7 @@ const char *const dtype_names[] = {
     [VP_DTYPE_F16] = "fp16",
 };
 
-/* The upper half of a float, to the nearest, ties to even. */
+/* Rounds to the upper half of a float, to nearest, ties to even. */
 static uint16_t bf16_from(float x)
 {
     uint32_t bits;
@@ -95,7 +95,8 @@ static double bf16_value(uint16_t half)
     return (double)x;
 }
 
-/* 1 sign, 5 exponent and 10 fraction bits; steps of 2^-24 below 2^-14. */
+/* Rounds to fp16: 1 sign, 5 exponent and 10 fraction bits; steps of 2^-24 below
+ * 2^-14. */
 static uint16_t fp16_from(float x)
 {
     uint16_t sign = signbit(x) ? 0x8000 : 0;
@@ -109,7 +110,8 @@ static uint16_t fp16_from(float x)
     steps = nearbyint(ldexp(size, 11 - exponent)); /* up to 2048 */
     if (!(ldexp(steps, exponent - 11) <= 65504))
         return sign | 0x7C00;
-    /* 1024 steps are one more of the exponent bits: a carry is right. */
+    /* 1024 steps are one step of the exponent, so a carry gives the right
+     * bits. */
     return (uint16_t)(sign + (exponent + 13) * 1024 + (int)steps);
 }
 
@@ -125,7 +127,7 @@ static double fp16_value(uint16_t half)
     return sign * ldexp(1024 + fraction, exponent - 25);
 }
 
-/* Element `i` of device memory that is here for a while. */
+/* Returns element `i` of a host copy of device memory. */
 static double element_get(const void *data, enum vp_dtype dtype, int64_t i)
 {
     switch (dtype) {

@@ -1,5 +1,5 @@
-/* For tests of the GPU: the device, element types, and images: device
- * memory with its copy on the host, tensors between guard zones. */
+/* For tests on a GPU: the device, element types, and images. An image is device
+ * memory with copies on the host, in which tensors lie between guard zones. */
 #ifndef VP_TESTS_LIB_GPULIB_H
 #define VP_TESTS_LIB_GPULIB_H
 
@@ -35,10 +35,11 @@ struct gpu {
 
 extern struct gpu gpu;
 
-/* A machine may well have no plugin or no device. */
+/* Returns an error where there is no plugin or no device: the test is
+ * skipped. */
 enum vp_status gpu_open(struct vp_err *err);
 
-/* But an open one must have everything. */
+/* Returns false if the plugin lacks a function for tests: the test fails. */
 bool gpu_start(void);
 
 void gpu_stop(void);
@@ -66,18 +67,18 @@ struct tensor {
     const char *name;
     int64_t n;
     enum vp_dtype dtype;
-    size_t begin, n_bytes; /* in the image */
-    bool scratch;          /* its contents mean nothing */
+    size_t begin, n_bytes; /* place in the image */
+    bool scratch;          /* contents are not compared */
 };
 
-/* Tensors are added first, then the image is made. */
+/* All tensors are added before image_make(). */
 struct image {
     struct tensor tensors[MAX_IMAGE];
     int n_tensors;
     size_t n_bytes;
-    unsigned char *before; /* what is sent to the device ... */
-    unsigned char *after;  /* ... and what came back */
-    unsigned char *again;  /* from another run */
+    unsigned char *before; /* bytes that are sent to the device */
+    unsigned char *after;  /* bytes of a run, after it */
+    unsigned char *again;  /* bytes of another run */
     unsigned char *device;
 };
 
@@ -101,12 +102,12 @@ void image_fill(struct image *image, const struct tensor *t, uint32_t stream);
 
 void image_send(struct image *image);
 
-/* To `after` or `again`. */
+/* Copies the device's bytes to `after` or `again`. */
 void image_fetch(struct image *image, unsigned char *to);
 
 void image_check_guards(const struct image *image, const char *what);
 
-/* A tensor of `after` has the bits of `other`. */
+/* Checks that a tensor in `after` has the bits of `other`. */
 void image_check_bits(const struct image *image, const struct tensor *t,
                       const unsigned char *other, const char *what,
                       const char *why);

@@ -1,6 +1,7 @@
-/* The CPU, except for what it computes: losses and gradients are formulas of
- * samples and weights, the same however a model is cut; weights, versions,
- * the optimizer and all that a trainer does with them are real. */
+/* A device that does not compute a model: losses and gradients are formulas of
+ * samples and weights, and do not depend on the partition. All else is the CPU
+ * backend, so weights, versions, the optimizer and the trainer's work on them
+ * are real. */
 #ifndef VP_TESTS_LIB_HALFDEVICE_H
 #define VP_TESTS_LIB_HALFDEVICE_H
 
@@ -13,13 +14,15 @@ struct vp_exe {
     const struct vp_program *program;
 };
 
-/* Some minibatches have larger ones, which overflow sooner. */
+/* Returns the gradient of element `i` of a weight. Every third sample has
+ * larger gradients, which overflow sooner. */
 float half_gradient(const struct vp_mb *mb, uint16_t weight, int64_t i);
 
-/* The real one, where there is one. */
+/* Returns the device of VP_TEST_DEVICE if it is set, otherwise this device. */
 const struct vp_backend_ops *half_device(void);
 
-/* `bf16` is the state of a test; NULL: weights are floats. */
+/* Makes `setup` train in BF16 if `bf16` is not NULL. `bf16` is a test's
+ * state. */
 void set_type(struct setup *setup, const void *bf16);
 
 #endif

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* ---- Wrapped at link time: allocations and reads ------------------------ */
+/* ---- Allocations and reads, wrapped at link time ------------------------ */
 
 void *__real_malloc(size_t n);
 
@@ -69,7 +69,7 @@ int __wrap_H5Dread(int64_t set, int64_t type, int64_t memory, int64_t file,
     return __real_H5Dread(set, type, memory, file, plist, out);
 }
 
-/* ---- Shards and what is in them ----------------------------------------- */
+/* ---- Shards and their contents ------------------------------------------ */
 
 struct gold open_gold(const char *name)
 {
@@ -143,7 +143,7 @@ void open_shards(const struct setup *setup, struct shards *shards)
         fail_msg("%s", err.text);
 }
 
-/* ---- Resuming, reading ahead, threads ----------------------------------- */
+/* ---- Batches to compare with -------------------------------------------- */
 
 struct vp_batch *take_batch(const struct shards *shards, uint64_t m)
 {
@@ -153,7 +153,7 @@ struct vp_batch *take_batch(const struct shards *shards, uint64_t m)
     return batch;
 }
 
-/* ---- Which files -------------------------------------------------------- */
+/* ---- Files -------------------------------------------------------------- */
 
 void copy_file(const char *from, const char *to)
 {

@@ -1,5 +1,5 @@
 /* HDF5 shards of tests/golden, opened as training opens them. Allocations and
- * reads of libhdf5 are counted, and the n-th fails on demand. */
+ * reads of libhdf5 are counted, and the n-th one can be made to fail. */
 #ifndef VP_TESTS_LIB_HDF5LIB_H
 #define VP_TESTS_LIB_HDF5LIB_H
 
@@ -14,13 +14,13 @@
 
 enum { VOCAB = 200, MAX_ROWS = 400, N_MUTANTS = 8400 };
 
-/* ---- Wrapped at link time: allocations and reads ------------------------ */
+/* ---- Allocations and reads, wrapped at link time ------------------------ */
 
 extern atomic_int n_allocations, n_reads;
 
-extern int failing_allocation, failing_read; /* the n-th; 0: none */
+extern int failing_allocation, failing_read; /* the n-th fails; 0: none */
 
-/* ---- Shards and what is in them ----------------------------------------- */
+/* ---- Shards and their contents ------------------------------------------ */
 
 struct gold {
     struct golden *file;
@@ -30,7 +30,7 @@ struct gold {
 
 struct gold open_gold(const char *name);
 
-/* How to open shards; what is 0 is as usual. */
+/* How to open shards. A field that is 0 has its default. */
 struct setup {
     const char *path;
     int64_t batch, seq, max_pred, block;
@@ -42,7 +42,7 @@ struct setup {
     bool one_bucket;
 };
 
-/* An open data set and the dims it borrows. */
+/* An open data set, and the dims that it borrows. */
 struct shards {
     struct vp_dims dims[2];
     struct vp_data_config config;
@@ -57,16 +57,16 @@ void close_shards(struct shards *shards);
 
 void open_shards(const struct setup *setup, struct shards *shards);
 
-/* ---- Resuming, reading ahead, threads ----------------------------------- */
+/* ---- Batches to compare with -------------------------------------------- */
 
-/* A copy of a batch to compare with. */
+/* Returns a copy of batch `m` to compare with. */
 struct vp_batch *take_batch(const struct shards *shards, uint64_t m);
 
-/* ---- Which files -------------------------------------------------------- */
+/* ---- Files -------------------------------------------------------------- */
 
 void copy_file(const char *from, const char *to);
 
-/* ---- Messages ----------------------------------------------------------- */
+/* ---- Damaged files ------------------------------------------------------ */
 
 #define BAD(name) GOLDEN "bad/" name ".h5"
 

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-/* The largest |a - b| over the largest |b|, or over 1 where b is smaller:
+/* Returns the largest |a - b|, relative to the largest |b| but at least to 1:
  * inputs are of size 1, and where the true result is 0 (the gradient of a
- * softmax over one key) only its noise could be compared. */
+ * softmax over one key) only rounding noise could be compared. */
 static double distance(const struct written *a, const struct written *b)
 {
     const float *x = a->data, *y = b->data;

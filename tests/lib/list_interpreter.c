@@ -98,7 +98,7 @@ void random_graph(struct vp_graph *g, int n_blocks, bool tied)
     vp_cross_entropy(g, x, labels, VP_NONE, 0.0f);
 }
 
-/* ---- The oracle --------------------------------------------------------- */
+/* ---- The oracle: hashes of the whole graph ------------------------------ */
 
 static uint64_t input_hash(vp_val v)
 {
@@ -112,7 +112,8 @@ static uint64_t param_hash(const struct vp_graph *g, vp_par par)
     return mix(2, (uint64_t)(owner == VP_NONE ? par : owner));
 }
 
-/* What an operator's forward makes of its inputs; `which`: 0 out, 1.. aux. */
+/* Returns the hash of a forward result from those of its inputs. `which`: 0 for
+ * out, 1 and more for aux. */
 static uint64_t forward_hash(const struct vp_graph *g, const struct vp_op *op,
                              const uint64_t *in, int which)
 {
@@ -125,7 +126,8 @@ static uint64_t forward_hash(const struct vp_graph *g, const struct vp_op *op,
     return h;
 }
 
-/* Tensors that a backward kernel reads: zero where it does not. */
+/* Hashes of the tensors that a backward kernel reads; 0 for those it does
+ * not. */
 struct reads {
     uint64_t in[VP_MAX_IN], out, aux[VP_MAX_AUX];
 };
@@ -222,7 +224,7 @@ void oracle(const struct vp_graph *g, struct facts *facts)
 
 struct cell {
     uint64_t hash;
-    int64_t index; /* of the cell within its tensor */
+    int64_t index; /* index of the cell within its tensor */
 };
 
 struct memory {
@@ -254,7 +256,7 @@ static void put(struct memory *m, struct vp_ref ref, int64_t bytes,
     }
 }
 
-/* The hash of the tensor at `ref`; 0 if its bytes are not one tensor. */
+/* Returns the hash of the tensor at `ref`, 0 if its cells belong to several. */
 static uint64_t get(const struct memory *m, struct vp_ref ref, int64_t bytes)
 {
     int64_t first = ref.offset / CELL;
@@ -319,7 +321,8 @@ static void run_forward(const struct vp_graph *g, const struct vp_call *call,
     }
 }
 
-/* What F wrote to `out`, if B reads what F did and what it left. */
+/* Returns the hash of F's `out` if B reads the same values as F, otherwise
+ * 0. */
 static uint64_t recomputed_hash(const struct vp_op *op, const struct reads *r,
                                 const struct facts *facts)
 {
@@ -391,7 +394,8 @@ bool is_written_again(const struct vp_program *p, enum vp_list list, int i)
     return false;
 }
 
-/* After its list, nobody finds a result that does not stay. */
+/* Overwrites results that need not stay after their list, so that a later read
+ * of them is noticed. */
 static void spoil_results(const struct vp_program *p, enum vp_list list,
                           struct memory *m, const struct facts *facts)
 {
@@ -413,11 +417,11 @@ static void run_list(const struct vp_program *p, enum vp_list list,
     for (int i = 0; i < p->n_calls[list]; i++) {
         const struct vp_call *call = &p->calls[list][i];
 
-        /* There, R's results of another minibatch may wait for B. */
+        /* Results of R for another minibatch may be in that space until B. */
         if (list == VP_LIST_F)
             assert_true(call->out.space != VP_SPACE_RECOMPUTED &&
                         call->aux[0].space != VP_SPACE_RECOMPUTED);
-        /* Scratch is garbage to everyone else. */
+        /* Other calls must not depend on scratch: it gets a hash of its own. */
         if (call->scratch.space != VP_SPACE_NONE)
             put(m, call->scratch, 300, mix(99, (uint64_t)i));
         if (call->phase == VP_PHASE_F)
@@ -500,7 +504,7 @@ static void pipeline_run(struct pipeline *p, struct facts *facts)
         if (s > 0)
             copy_space(&p->memory[s], VP_SPACE_DIN, &p->memory[s - 1],
                        VP_SPACE_DOUT);
-        /* The working set of recomputation is free after B. */
+        /* The recomputed values are free after B. */
         memory_reset(&p->memory[s], VP_SPACE_RECOMPUTED,
                      p->program[s].n_bytes[VP_SPACE_RECOMPUTED]);
     }

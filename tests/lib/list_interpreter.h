@@ -1,11 +1,11 @@
-/* Lists of stages, run by symbolic execution.
+/* Runs the lists of stages by symbolic execution.
  *
  * Every tensor is replaced by a hash of the expression that made it. An oracle
  * differentiates the whole graph literally; the interpreter runs the lowered
  * lists of one or more stages call by call over shadow memory, in cells of 256
  * bytes. If a buffer is overwritten too early, a value not recomputed, a copy
- * forgotten, or a sum taken in another order, some weight gradient gets
- * another hash. */
+ * forgotten, or a sum taken in another order, some weight gradient gets another
+ * hash. */
 #ifndef VP_TESTS_LIB_LIST_INTERPRETER_H
 #define VP_TESTS_LIB_LIST_INTERPRETER_H
 
@@ -27,18 +27,20 @@ enum { MAX_VALUES = 512, MAX_PARAMS = 256, CELL = VP_TENSOR_ALIGN };
 
 int rand_below(int n);
 
-/* For random_sets(). */
+/* Random bits for random_sets(). */
 uint64_t rand_bits(void);
 
 enum { BATCH = 2, LEN = 3, ROWS = BATCH * LEN, HIDDEN = 8 };
 
 vp_par weight(struct vp_graph *g, int64_t rows, int64_t cols);
 
-/* Blocks that end with a residual +, skip edges to any earlier block. */
+/* Builds blocks that end with a residual add, with skip edges to any earlier
+ * block. */
 void random_graph(struct vp_graph *g, int n_blocks, bool tied);
 
-/* ---- The oracle --------------------------------------------------------- */
+/* ---- The oracle: hashes of the whole graph ------------------------------ */
 
+/* Hashes of all values and of all weight gradients. */
 struct facts {
     uint64_t value[MAX_VALUES];
     uint64_t dpar[MAX_PARAMS];
@@ -52,7 +54,7 @@ void oracle(const struct vp_graph *g, struct facts *facts);
 
 /* ---- The interpreter ---------------------------------------------------- */
 
-/* B writes the result of call `i` once more, to the same place. */
+/* Returns true if B writes the result of call `i` again, to the same place. */
 bool is_written_again(const struct vp_program *p, enum vp_list list, int i);
 
 size_t some_scratch(const void *ctx, const struct vp_graph *graph,
@@ -60,12 +62,15 @@ size_t some_scratch(const void *ctx, const struct vp_graph *graph,
 
 enum { MAX_STAGES = 8 };
 
-/* What is recomputed: sets per block of the model, or a ratio of each stage. */
+/* Recomputed operators: a set per block of the model, or a ratio for each
+ * stage. */
 struct recompute {
     double ratio;
-    const uint64_t *sets; /* NULL: by the ratio */
+    const uint64_t *sets; /* NULL: the ratio decides */
 };
 
+/* Lowers the graph in `n_stages` stages at random cuts, runs them, and checks
+ * that the loss and all weight gradients have the hashes of `want`. */
 void check_one(const struct vp_graph *g, const struct facts *want, int n_stages,
                const struct vp_stage_spec *like,
                const struct recompute *recompute);

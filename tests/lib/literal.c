@@ -53,7 +53,7 @@ void literal_close(struct literal *lit)
     test_device()->close(lit->backend);
 }
 
-/* The version rule of the design, word by word: in a segment that starts with
+/* Returns the version by the rule of the design: in a segment that starts with
  * round b, round r uses version max(b, r - W). */
 static int64_t literal_version(const struct literal *lit, int s, int m)
 {
@@ -68,7 +68,7 @@ static float literal_scale(const struct literal *lit)
     return lit->config->scale.start > 0.0f ? lit->config->scale.start : 1.0f;
 }
 
-/* What a compressed message brings: every float is one that BF16 has. */
+/* Rounds the floats of a message to BF16 if messages are compressed. */
 static void literal_send(const struct literal *lit,
                          struct vp_stage_message *message,
                          const struct vp_program *program,
@@ -89,8 +89,8 @@ static void literal_send(const struct literal *lit,
     }
 }
 
-/* Batch m of the training data; `done` >= 0: of the held-out data, on the newest
- * weights after `done` minibatches. */
+/* Runs forward of batch `m` of the training data. With `done` >= 0, of batch
+ * `m` of the held-out data, on the newest weights after `done` minibatches. */
 static void literal_forward(struct literal *lit, int m, int done,
                             float loss[VP_LOSS_COLS])
 {
@@ -142,7 +142,8 @@ double literal_eval(struct literal *lit, int n, int done)
     return sum / n_labels;
 }
 
-/* Overflow of a loss scale: next = newest. */
+/* Skips an update whose gradients overflowed: the next version equals the
+ * newest. */
 static void literal_skip(struct vp_stage *stage)
 {
     memcpy(vp_stage_weights(stage, stage->newest + 1),
@@ -163,7 +164,8 @@ static void literal_add_parts(const struct literal *lit,
                               ls->stage.tensors[i].n);
 }
 
-/* The mean of a round's gradients: replicas in order. */
+/* Updates a stage with the mean of a round's gradients, added in the order of
+ * the replicas. */
 static void literal_update(struct literal *lit, struct literal_stage *ls, int m)
 {
     float mean = 1.0f / (float)ls->every;

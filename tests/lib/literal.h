@@ -1,5 +1,5 @@
-/* Asynchronous training, read literally: minibatches one after the other, every
- * version of the weights kept for ever. */
+/* A literal interpreter of asynchronous training, to compare with: minibatches
+ * run one after the other, and every version of the weights is kept. */
 #ifndef VP_TESTS_LIB_LITERAL_H
 #define VP_TESTS_LIB_LITERAL_H
 
@@ -9,7 +9,7 @@
 
 enum { MAX_ROUNDS = 64, MAX_REPLICAS = 4, MAX_LITERAL = 24 };
 
-/* One stage of the interpreter: all versions are kept for ever. */
+/* One stage of the interpreter. */
 struct literal_stage {
     struct vp_stage stage;
     int n_replicas;
@@ -28,28 +28,29 @@ struct literal {
     struct literal_stage stages[VP_MAX_STAGES];
     int n_stages;
     struct vp_batch *batch;
-    const struct vp_members *members; /* of a group; NULL: it is alone */
+    const struct vp_members *members; /* NULL: a group of one */
 };
 
 void literal_close(struct literal *lit);
 
-/* The mean over the predictions of n held-out batches after `done`
+/* Returns the mean loss per prediction of `n` held-out batches, after `done`
  * minibatches. */
 double literal_eval(struct literal *lit, int n, int done);
 
-/* An asynchronous pipeline and how it is to be understood. */
+/* An asynchronous pipeline, and the lags and rounds that it must have. */
 struct async_case {
     const char *schedule;
     int n_stages;
     int replicas[MAX_LITERAL];
-    int depth[MAX_LITERAL]; /* the default, or given */
-    int lag[MAX_LITERAL];   /* rounds */
+    int depth[MAX_LITERAL]; /* warm-up depths, default or given */
+    int lag[MAX_LITERAL];   /* rounds between a version and its use */
     int every[MAX_LITERAL]; /* minibatches per update */
     bool give_depth;
     int eval_after; /* minibatches; 0: no evaluation */
 };
 
-/* One member of a tensor-parallel group; norms are those of what it has. */
+/* Opens one member of a tensor-parallel group. Norms are those of its own
+ * gradients. */
 void literal_open_member(struct literal *lit, const struct run *run,
                          const struct vp_train_config *config,
                          const struct async_case *c, const int *partition,
@@ -59,7 +60,7 @@ void literal_open(struct literal *lit, const struct run *run,
                   const struct vp_train_config *config,
                   const struct async_case *c, const int *partition);
 
-/* Minibatches [first, first + n). */
+/* Trains minibatches [first, first + n). */
 void literal_run(struct literal *lit, int first, int n, double *losses,
                  double *norms);
 

@@ -1,4 +1,4 @@
-/* Trained models from their folders, for tests that run them. */
+/* Trained models from folders, for tests that run them. */
 #ifndef VP_TESTS_LIB_MODELLIB_H
 #define VP_TESTS_LIB_MODELLIB_H
 
@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-/* A path below tests/golden; valid until the eighth call after it. */
+/* Returns a path below tests/golden; valid until the eighth call after it. */
 const char *golden(const char *name);
 
-/* A vp_notice_fn. */
+/* A vp_notice_fn that does nothing. */
 void ignore(void *ctx, const char *line);
 
 struct model {
@@ -22,7 +22,7 @@ struct model {
     struct vp_config config;
 };
 
-/* Sets end with NULL. */
+/* `sets` ends with NULL. */
 void open_model(const char *path, const char *const *sets, struct model *out);
 
 void close_model(struct model *model);

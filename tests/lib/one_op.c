@@ -99,7 +99,8 @@ static void test_build_cached_attention(struct vp_graph *g,
     vp_cached_attention(g, qkv, at, lines, s->heads, s->n_lines);
 }
 
-/* Sources have one row more than there are queries, as far as the cache goes. */
+/* A source has one row more than there are queries, but not more than the cache
+ * holds. */
 static void test_build_cached_cross_attention(struct vp_graph *g,
                                               const struct op_spec *s)
 {
@@ -125,7 +126,7 @@ static void test_build_attention(struct vp_graph *g, const struct op_spec *s)
     vp_attention(g, q, kv, mask, s->heads, s->causal, s->p);
 }
 
-/* Operators with one float input, which is `x`. */
+/* Builds an operator with the one float input `x`. */
 static void test_build_x(struct vp_graph *g, const struct op_spec *s, vp_val x)
 {
     vp_val labels, weights = VP_NONE;
@@ -190,7 +191,7 @@ static void test_build(struct vp_graph *g, const struct op_spec *s)
         vp_val b = test_matrix(g, "b", rows, s->cols);
 
         vp_add(g, a, b);
-        /* Lowering alone makes copies, so there is no builder for them. */
+        /* Only lowering makes copies, so no builder exists for them. */
         if (s->kind == VP_OP_COPY && g->status == VP_OK) {
             g->ops[g->n_ops - 1].kind = VP_OP_COPY;
             g->ops[g->n_ops - 1].in[1] = VP_NONE;
@@ -224,8 +225,8 @@ static int64_t one_op_count(const struct one_op *t, vp_val value)
     return t->graph.values[value].rows * t->graph.values[value].cols;
 }
 
-/* The position of row `i` of a cached attention: samples begin at different
- * positions, and every third of them ends in a row of padding. */
+/* Returns the position of row `i` of a cached attention. Samples begin at
+ * different positions, and every third one ends in a row of padding. */
 static int32_t one_op_position(const struct op_spec *s, int64_t i)
 {
     int64_t sample = i / s->q_len, t = i % s->q_len;
@@ -236,14 +237,16 @@ static int32_t one_op_position(const struct op_spec *s, int64_t i)
     return (int32_t)(sample * 5 % room + t);
 }
 
-/* Lines change along a text, and no two samples have one at the same position. */
+/* Returns the cache line of position `i`. Lines change along a text, and no two
+ * samples use the same line at one position. */
 static int32_t one_op_line(const struct op_spec *s, int64_t i)
 {
     return (int32_t)((i / s->k_len + i % s->k_len / 3) % s->n_lines);
 }
 
-/* Of each sample its line, its keys, and the rows that are written: none, some or
- * all of the keys; every third sample is padding. */
+/* Returns element `i` of the sources: for each sample its line, its number of
+ * keys, and the number of rows that are written (none, some or all of the
+ * keys). Every third sample is padding. */
 static int32_t one_op_source(const struct op_spec *s, int64_t i)
 {
     int64_t sample = i / 3,
@@ -257,7 +260,8 @@ static int32_t one_op_source(const struct op_spec *s, int64_t i)
     return (int32_t)(sample % 2 ? 0 : n_keys < n_kv ? n_keys : n_kv);
 }
 
-/* Element `i` of integer input `k`: every branch of the kernels is taken. */
+/* Returns element `i` of integer input `k`, such that every branch of the
+ * kernels is taken. */
 static int32_t one_op_int(const struct one_op *t, int k, uint32_t bits,
                           int64_t i)
 {
@@ -276,7 +280,7 @@ static int32_t one_op_int(const struct one_op *t, int k, uint32_t bits,
             return PAD_ID;
         return (int32_t)vp_rng_below(bits,
                                      k == 0 ? (uint32_t)s->n_out : N_TYPES);
-    case VP_OP_ATTENTION: /* the last of several samples has no key at all */
+    case VP_OP_ATTENTION: /* the last of several samples has no key */
         if (s->batch > 1 && i / t->args.op->attr.k_len == s->batch - 1)
             return 0;
         return bits % 4 != 0;

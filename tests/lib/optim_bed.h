@@ -14,18 +14,19 @@ struct bed {
     int n_tensors;
     int64_t n;
     float *w[2], *g, *m, *v;
-    double *dw, *dm, *dv; /* of the twin */
+    double *dw, *dm, *dv; /* for a reference in double */
     void *scratch;
 };
 
 extern const int64_t odd_sizes[8];
 
-/* `pad` elements lie before, between and after the tensors. */
+/* Leaves `pad` elements before, between and after the tensors. */
 void bed_init(struct bed *bed, const int64_t *sizes, int n_tensors,
               int64_t pad);
 
 void bed_release(struct bed *bed);
 
+/* Sets the gradients of step `t`. */
 void bed_fill_grad(struct bed *bed, int64_t t);
 
 #endif

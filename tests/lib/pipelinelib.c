@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* ---- Cuts --------------------------------------------------------------- */
+/* ---- Random partitions -------------------------------------------------- */
 
 uint32_t pipeline_draws;
 
@@ -54,7 +54,7 @@ void random_swap(struct setup *setup, struct swap *swap)
     setup->swap_delay_us = 1 + 400 * pipeline_draw(2);
 }
 
-/* ---- Stopping ----------------------------------------------------------- */
+/* ---- Runs that stop early ----------------------------------------------- */
 
 uint64_t train_until(const struct setup *setup, int64_t n, vp_step_fn fn,
                      int64_t *n_done)
@@ -72,7 +72,7 @@ uint64_t train_until(const struct setup *setup, int64_t n, vp_step_fn fn,
     return hash;
 }
 
-/* ---- Replicas in synchronous training ----------------------------------- */
+/* ---- A part of the tests ------------------------------------------------ */
 
 int run_part(const struct CMUnitTest *tests, size_t n)
 {

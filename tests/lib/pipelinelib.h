@@ -1,6 +1,5 @@
-/* Random cuts, swapped shares and runs for tests of pipelines, and
- * run_part(), which runs some of the tests: VP_TEST_PART=2/3,
- * VP_TEST_FILTER=name. */
+/* Random partitions, swap settings and runs for tests of pipelines. run_part()
+ * runs some of the tests: VP_TEST_PART=2/3, VP_TEST_FILTER=name. */
 #ifndef VP_TESTS_LIB_PIPELINELIB_H
 #define VP_TESTS_LIB_PIPELINELIB_H
 
@@ -11,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- Cuts --------------------------------------------------------------- */
+/* ---- Random partitions -------------------------------------------------- */
 
 extern uint32_t pipeline_draws;
 
@@ -23,7 +22,7 @@ int n_blocks_of(const struct setup *setup);
 
 /* ---- Swap --------------------------------------------------------------- */
 
-/* Which stages swap how much, and how late copies are made. */
+/* The share that each stage swaps, and its number of buffers. */
 struct swap {
     double ratios[VP_MAX_STAGES];
     int buffers[VP_MAX_STAGES];
@@ -31,16 +30,18 @@ struct swap {
 
 void random_swap(struct setup *setup, struct swap *swap);
 
-/* ---- Stopping ----------------------------------------------------------- */
+/* ---- Runs that stop early ----------------------------------------------- */
 
-/* Trains `n` steps or until asked to stop; the hash of the weights. */
+/* Trains `n` steps, or until `fn` returns false. Returns the hash of the
+ * weights. */
 uint64_t train_until(const struct setup *setup, int64_t n, vp_step_fn fn,
                      int64_t *n_done);
 
-/* ---- Replicas in synchronous training ----------------------------------- */
+/* ---- A part of the tests ------------------------------------------------ */
 
-/* With VP_TEST_PART=2/5 every fifth case from the second on, so that several
- * processes share the work; with VP_TEST_FILTER the cases of a pattern. */
+/* Runs all tests; with VP_TEST_PART=2/5 every fifth one from the second on, so
+ * that several processes share the work; with VP_TEST_FILTER those whose names
+ * match the pattern. */
 int run_part(const struct CMUnitTest *tests, size_t n);
 
 #endif

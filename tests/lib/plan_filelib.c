@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* ---- Helpers: all files live in one temporary folder -------------------- */
+/* ---- Files in one temporary folder -------------------------------------- */
 
 char *read_plan_text(const char *path)
 {

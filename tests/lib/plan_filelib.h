@@ -1,5 +1,5 @@
-/* Configurations and plans as files in the working directory, and the program
- * that is started with them. */
+/* Configurations and plans as files in the working directory, and runs of the
+ * program vpipe. */
 #ifndef VP_TESTS_LIB_PLAN_FILELIB_H
 #define VP_TESTS_LIB_PLAN_FILELIB_H
 
@@ -10,13 +10,14 @@
 /* A model of 9 blocks. */
 #define NINE BERT "layers: 4\n"
 
-/* ---- Helpers: all files live in one temporary folder -------------------- */
+/* ---- Files in one temporary folder -------------------------------------- */
 
 char *read_plan_text(const char *path);
 
 void load_file(const char *path, const char *set, struct vp_config *out);
 
-/* The message of a configuration that is refused. */
+/* Loads `yaml`, which must be refused. Returns the message, valid until the
+ * next call. */
 const char *refused_message(const char *yaml);
 
 /* ---- The program -------------------------------------------------------- */
@@ -26,7 +27,7 @@ struct program_outcome {
     char out[16384], err[4096];
 };
 
-/* vpipe with these arguments, NULL at the end. */
+/* Runs vpipe with these arguments, which end with NULL. */
 void run_program(struct program_outcome *outcome, const char *const *arguments);
 
 #endif

@@ -29,7 +29,7 @@ static bool prom_ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* "# HELP name text" or "# TYPE name kind". */
+/* Checks "# HELP name text" or "# TYPE name kind". */
 static bool prom_comment(struct prom_text *text, const char *line)
 {
     bool help = strncmp(line, "# HELP ", 7) == 0;
@@ -70,7 +70,7 @@ static bool prom_comment(struct prom_text *text, const char *line)
            prom_fails(text, "a counter ends with _total", line);
 }
 
-/* {name="value",...}; returns its length, or 0. */
+/* Checks {name="value",...}. Returns its length, 0 if it is malformed. */
 static size_t prom_labels(const char *at)
 {
     size_t n = 1;

@@ -1,7 +1,7 @@
-/* A strict reader of Prometheus's text format 0.0.4, for tests. Beside the syntax
- * it requires what the conventions ask for: HELP and TYPE once, before the samples
- * of a family, which stand together; names with the prefix vpipe_; counters, and
- * only they, end with _total; no sample twice. */
+/* A strict reader of Prometheus's text format 0.0.4, for tests. Beside the
+ * syntax it checks the conventions: HELP and TYPE once, before the samples of a
+ * family, which stand together; names with the prefix vpipe_; counters, and
+ * only counters, end with _total; no sample twice. */
 #ifndef VP_TESTS_LIB_PROM_TEXT_H
 #define VP_TESTS_LIB_PROM_TEXT_H
 
@@ -12,12 +12,12 @@ enum { PROM_MAX_FAMILIES = 128, PROM_MAX_NAME = 128, PROM_MAX_LINE = 1024 };
 struct prom_text {
     char families[PROM_MAX_FAMILIES][PROM_MAX_NAME]; /* in order */
     int n_families, n_samples;
-    bool helped, typed;          /* of the last family */
-    char last[PROM_MAX_LINE];    /* sample, without its value */
-    char why[2 * PROM_MAX_LINE]; /* what is wrong */
+    bool helped, typed;          /* the last family has HELP, TYPE */
+    char last[PROM_MAX_LINE];    /* last sample, without its value */
+    char why[2 * PROM_MAX_LINE]; /* the error */
 };
 
-/* The whole text; `text->why` says what is wrong with it. */
+/* Checks the whole text. Returns false with the error in `text->why`. */
 bool prom_check(const char *all, struct prom_text *text);
 
 #endif

@@ -1,5 +1,4 @@
-/* Sets of recomputed operators for tests: the tail that a ratio means, and
- * random ones. */
+/* Sets of recomputed operators for tests: those of a ratio, and random ones. */
 #ifndef VP_TESTS_LIB_RECOMPUTE_SETS_H
 #define VP_TESTS_LIB_RECOMPUTE_SETS_H
 
@@ -10,12 +9,13 @@
 
 enum { MAX_SETS = 128 };
 
-/* Fills `sets` with the tail of the spec's blocks, and lets the spec use it. */
+/* Fills `sets` with the operators that `ratio` recomputes, the last ones of the
+ * stage, and makes `spec` use them. */
 void set_tail(const struct vp_graph *graph, double ratio,
               struct vp_stage_spec *spec, uint64_t sets[MAX_SETS]);
 
-/* A set per block of the model, by 64 bits from `next`; of every kind: nothing,
- * everything, single operators, holes of any size. */
+/* Fills in a random set for each block of the model, with bits from `next`: no
+ * operator, all, single ones, all but one, and others. */
 void random_sets(const struct vp_graph *graph, uint64_t (*next)(void),
                  uint64_t sets[MAX_SETS]);
 

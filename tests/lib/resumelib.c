@@ -24,11 +24,11 @@
 
 char resume_root[64];
 
-/* ---- Faults ------------------------------------------------------------- */
+/* ---- Faults of file operations ------------------------------------------ */
 
 struct job_shared *job_shared;
 
-/* True if the call is to fail. */
+/* Counts a call. Returns true if it has to fail. */
 static bool strike(void)
 {
     if (++job_shared->n_calls != job_shared->at)
@@ -39,7 +39,8 @@ static bool strike(void)
     return true;
 }
 
-/* Opening a file whose path contains this fails; NULL: none. */
+/* Files whose path contains this text cannot be opened for reading; NULL:
+ * none. */
 static const char *job_unreadable;
 
 static int io_open(const char *path, int flags, mode_t mode)
@@ -246,7 +247,7 @@ void forget(const char *name)
     assert_int_equal(vp_io_remove(path_in_root(name)), 0);
 }
 
-/* ---- Stopped at a call -------------------------------------------------- */
+/* ---- Jobs of the tests -------------------------------------------------- */
 
 const struct job sync_job = { .sets = { "stages=2", "accumulation_steps=2" },
                               .n_sets = 2,
@@ -256,7 +257,7 @@ const struct job stream_job = { .sets = { "stages=3", "sync_mode=asp" },
                                 .n_sets = 2,
                                 .output = "run" };
 
-/* ---- The folder --------------------------------------------------------- */
+/* ---- The test's folder -------------------------------------------------- */
 
 int make_root_folder(void **state)
 {

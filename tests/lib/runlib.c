@@ -168,7 +168,7 @@ const char *folder_of(const char *name)
     return path[turn];
 }
 
-/* ---- The original's lines ----------------------------------------------- */
+/* ---- Logs in the original's format -------------------------------------- */
 
 void make_fake(struct fake *fake, int accumulation, int64_t every)
 {
@@ -205,7 +205,7 @@ void open_log(struct vp_log *log, const struct fake *fake, const char *name)
         fail_msg("%s", err.text);
 }
 
-/* ---- The folder of the test ---------------------------------------------- */
+/* ---- The test's folder --------------------------------------------------- */
 
 int make_run_root(void **state)
 {

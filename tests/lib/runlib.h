@@ -1,4 +1,4 @@
-/* Small runs in a folder of their own, what is heard of them, and the files
+/* Small runs in a temporary folder, a record of their events, and the files
  * that they leave. */
 #ifndef VP_TESTS_LIB_RUNLIB_H
 #define VP_TESTS_LIB_RUNLIB_H
@@ -25,6 +25,7 @@ int count_lines(const char *text, const char *pattern);
 
 enum { MAX_LINES = 4096 };
 
+/* Events of the last run. */
 struct heard {
     int rank[MAX_LINES];
     char line[MAX_LINES][160];
@@ -35,14 +36,14 @@ struct heard {
     int64_t epochs[64];
     double losses[64];
     char notices[4096]; /* one line each */
-    int ranks[3];       /* the user's numbers */
-    int64_t n_bytes;    /* of all stages, as planned */
+    int ranks[3];       /* numbers of the ranks for users */
+    int64_t n_bytes;    /* planned memory of all stages */
     char error[512];
 };
 
 extern struct heard heard;
 
-/* `sets` ends with NULL. */
+/* Trains a small model. `sets` ends with NULL. */
 enum vp_status run_small(const char *output, const char *resume,
                          const char *const *sets);
 
@@ -51,7 +52,7 @@ void must_run_small(const char *output, const char *resume,
 
 const char *folder_of(const char *name);
 
-/* ---- The original's lines ----------------------------------------------- */
+/* ---- Logs in the original's format -------------------------------------- */
 
 struct fake {
     struct vp_config config;
@@ -61,12 +62,12 @@ struct fake {
     struct vp_plan plan;
 };
 
-/* Three stages, the middle one on two ranks; an epoch of 12 steps. */
+/* Three stages, the middle one on two ranks; 12 steps per epoch. */
 void make_fake(struct fake *fake, int accumulation, int64_t every);
 
 void open_log(struct vp_log *log, const struct fake *fake, const char *name);
 
-/* ---- The folder of the test ---------------------------------------------- */
+/* ---- The test's folder --------------------------------------------------- */
 
 int make_run_root(void **state);
 

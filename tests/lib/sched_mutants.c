@@ -47,7 +47,7 @@ void mutant_release(struct mutant *m)
     free(m->schedule.stages);
 }
 
-/* A rank's list. */
+/* Returns a rank's list. */
 static struct vp_rank_list *mutant_list(const struct mutant *m, int rank)
 {
     struct vp_rank_list *list = &m->schedule.ranks[rank];

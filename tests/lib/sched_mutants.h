@@ -1,5 +1,5 @@
-/* Schedules with one thing wrong: copies whose order, fields and sizes change
- * at random, by counter. */
+/* Schedules with one random error: copies in which the order, a field or a size
+ * is changed. */
 #ifndef VP_TESTS_LIB_SCHED_MUTANTS_H
 #define VP_TESTS_LIB_SCHED_MUTANTS_H
 
@@ -17,13 +17,14 @@ struct mutant mutant_copy(const struct vp_schedule *from);
 
 void mutant_release(struct mutant *m);
 
-/* Order: swap, move, delete, duplicate, to another rank. */
+/* Swaps neighbours, moves, deletes or duplicates an action, or gives it to
+ * another rank. */
 void mutate_order(struct mutant *m, uint32_t *counter);
 
-/* One field of one action. */
+/* Changes one field of one action. */
 void mutate_field(struct mutant *m, uint32_t *counter);
 
-/* One size of one stage; never below one. */
+/* Changes one size of one stage, which stays at least one, or a flag. */
 void mutate_size(struct mutant *m, uint32_t *counter);
 
 #endif

@@ -1,4 +1,4 @@
-/* Schedules in tests: made, proven, timed, written down. */
+/* Makes, validates, simulates and prints schedules in tests. */
 #ifndef VP_TESTS_LIB_SCHEDLIB_H
 #define VP_TESTS_LIB_SCHEDLIB_H
 
@@ -15,17 +15,17 @@ struct vp_schedule make(const struct vp_sched_config *config);
 
 void assert_valid(const struct vp_schedule *schedule);
 
-/* Equal costs on every stage. */
+/* Simulates with equal costs for every stage. */
 struct vp_timing simulate(const struct vp_schedule *schedule,
                           struct vp_stage_costs cost);
 
 char *print(const struct vp_schedule *schedule, int flags);
 
-/* Slots that a rank owns, over its stages. */
+/* Returns the number of slots of a rank, over its stages. */
 int slots_of(const struct vp_schedule *schedule, int rank);
 
-/* F, B and W of all ranks as letters, small ones for the second stage of a
- * rank: "FFBWBW FBFBWW". */
+/* Writes F, B and W of all ranks as letters, in lower case for the second stage
+ * of a rank: "FFBWBW FBFBWW". */
 void write_letters(const struct vp_schedule *schedule, char *out);
 
 #endif

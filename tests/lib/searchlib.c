@@ -50,7 +50,7 @@ static void build_model_of(struct vp_graph *graph, int64_t layers,
         fail_msg("%s", err.text);
 }
 
-/* Measured blocks with random seconds. */
+/* Sets measured blocks with random times. */
 static void random_blocks(struct setup *setup)
 {
     struct vp_block_key keys[64];
@@ -109,7 +109,7 @@ void release_setup(struct setup *setup)
     vp_graph_release(&setup->graph);
 }
 
-/* ---- Against enumeration ------------------------------------------------ */
+/* ---- Limits of memory --------------------------------------------------- */
 
 void check_fits(const struct vp_search_result *result,
                 const struct vp_search_input *input)

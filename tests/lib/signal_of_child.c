@@ -28,7 +28,7 @@ int signal_of_child(void (*fn)(void *arg), void *arg, char *text, size_t n_text)
         struct rlimit no_core = { 0, 0 };
 
         setrlimit(RLIMIT_CORE, &no_core);
-        /* A sanitizer or cmocka may have taken these over. */
+        /* A sanitizer or cmocka may have set handlers for these. */
         signal(SIGSEGV, SIG_DFL);
         signal(SIGBUS, SIG_DFL);
         signal(SIGABRT, SIG_DFL);

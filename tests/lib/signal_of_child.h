@@ -5,8 +5,8 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* Runs `fn(arg)` in a child process; returns the signal that ended it (0 for
- * none) and, if wanted, what it wrote to stderr. */
+/* Runs `fn(arg)` in a child process. Returns the signal that ended it, 0 for
+ * none. `text` gets its stderr if n_text > 0. */
 int signal_of_child(void (*fn)(void *arg), void *arg, char *text,
                     size_t n_text);
 

@@ -6,7 +6,7 @@
 
 enum { MAX_SLEEPERS = 4096 };
 
-/* The program of every compiled one. */
+/* The program of every executable. */
 static struct {
     pthread_mutex_t lock;
     struct {

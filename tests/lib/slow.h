@@ -1,5 +1,5 @@
-/* SLOW: the build is a sanitizer's or not optimised, so that sweeps are thinner;
- * the optimised build makes them whole. */
+/* SLOW is 1 in builds with a sanitizer or without optimisation. Tests then run
+ * a part of their cases; the optimised build runs all. */
 #ifndef VP_TESTS_LIB_SLOW_H
 #define VP_TESTS_LIB_SLOW_H
 

@@ -1,5 +1,6 @@
-/* A folder of its own for a test program, which it works in: group functions for
- * cmocka_run_group_tests(). The folder is removed with all that is in it. */
+/* A temporary folder for a test program, which is its working directory: group
+ * functions for cmocka_run_group_tests(). The folder is removed with its
+ * contents. */
 #ifndef VP_TESTS_LIB_TEMPFOLDER_H
 #define VP_TESTS_LIB_TEMPFOLDER_H
 

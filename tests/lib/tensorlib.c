@@ -22,8 +22,8 @@ bool on_gpu(void)
     return getenv("VP_TEST_DEVICE") != NULL;
 }
 
-/* A GPU computes e^x to two units in the last place, and products of other shapes
- * may add in another order. */
+/* A GPU computes e^x to two units in the last place, and matrix products of
+ * other shapes may add in another order. */
 static double loss_tolerance(void)
 {
     return on_gpu() ? 1e-5 : 1e-6;
@@ -70,7 +70,7 @@ void cut_evenly(struct setup *setup, int n_stages, int *partition)
     setup->partition = partition;
 }
 
-/* ---- The same bits ------------------------------------------------------ */
+/* ---- Equal bits --------------------------------------------------------- */
 
 void check_same_bits(struct setup setup,
                                    const struct variant *variants,
@@ -103,7 +103,7 @@ void check_same_bits(struct setup setup,
     }
 }
 
-/* ---- Against one rank --------------------------------------------------- */
+/* ---- Comparison with one rank ------------------------------------------- */
 
 double distance(const float *a, const float *b, int64_t n)
 {
@@ -122,8 +122,8 @@ bool has_key_bias(const struct vp_param *param)
     return false;
 }
 
-/* The learning rate is so large that the weights after one step are the gradients,
- * up to a factor. */
+/* With a learning rate of 1024, the change of the weights in one step is the
+ * gradient, up to a factor. */
 static void compare_gradients(const struct setup *setup)
 {
     struct setup step = *setup;
@@ -184,7 +184,7 @@ void check_numbers(struct setup setup)
     compare_gradients(&setup);
 }
 
-/* ---- What all members have ---------------------------------------------- */
+/* ---- Parameters that all members have whole ----------------------------- */
 
 void check_whole_parameters(struct setup setup)
 {
@@ -220,9 +220,9 @@ void check_whole_parameters(struct setup setup)
     run_free(&run);
 }
 
-/* ---- asp ---------------------------------------------------------------- */
+/* ---- Asynchronous training ---------------------------------------------- */
 
-/* Members of the literal interpreter, which exchange their values here. */
+/* Exchanges values between the threads of the literal interpreter's members. */
 struct ring {
     pthread_barrier_t barrier;
     int n;
@@ -268,7 +268,8 @@ static void ring_exchange(void *ctx, const struct vp_op *op,
     pthread_barrier_wait(&ring->barrier);
 }
 
-/* Rows of other members become NaN, since this member must not read them. */
+/* Sets the rows of other members to NaN, since this member must not read
+ * them. */
 static void ring_reduce_scatter(void *ctx, const struct vp_op *op,
                                        float *data, int64_t n, int64_t slice)
 {
@@ -323,7 +324,8 @@ static void *read_literally(void *arg)
     return NULL;
 }
 
-/* Weights of stage `s` are the slices of the interpreter's members, put together. */
+/* Checks that the weights of stage `s` consist of the slices of the
+ * interpreter's members. */
 static void compare_weights(const struct run *run,
                                    struct reader *readers, int n_members, int s)
 {
@@ -569,7 +571,8 @@ void check_accident(struct setup setup, struct accident accident,
     cut_evenly(&setup, 2, partition);
     setup.fault = happen;
     setup.fault_ctx = &accident;
-    setup.timeout_ms = on_gpu() ? 5000 : 1000; /* kernels are loaded late */
+    /* A GPU loads its kernels at their first use. */
+    setup.timeout_ms = on_gpu() ? 5000 : 1000;
     assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
     assert_true(vp_trainer_run(run.trainer, 2, keep_step, &run, &err) != VP_OK);
     if (accident.fault == VP_FAULT_ERROR)

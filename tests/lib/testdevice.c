@@ -22,8 +22,9 @@ static void shared_free(struct vp_device *device, void *buffer, size_t n)
     test_plugin->device->host_free(device, buffer);
 }
 
-/* CUDA copies from host to host at once, whatever the stream still does. Tests
- * may count the calls of other tables than the plugin's. */
+/* Waits for the stream, then copies: CUDA copies from host to host at once,
+ * before earlier work of the stream. Calls functions of the plugin itself,
+ * since tests may count calls of other tables. */
 static enum vp_status shared_copy(struct vp_stream *stream, void *dst,
                                   const void *src, size_t n)
 {

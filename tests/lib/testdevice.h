@@ -1,6 +1,6 @@
-/* The device that a test trains on: the CPU, or what VP_TEST_DEVICE names. A
- * GPU then gets memory of the host, which both can reach: tests look into
- * buffers and compare. */
+/* The device that a test trains on: the CPU, or the backend that VP_TEST_DEVICE
+ * names. A GPU then allocates host memory that both sides can access, so that
+ * tests can read its buffers. */
 #ifndef VP_TESTS_LIB_TESTDEVICE_H
 #define VP_TESTS_LIB_TESTDEVICE_H
 

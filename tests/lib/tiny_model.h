@@ -1,4 +1,5 @@
-/* The models of tests/golden/make_golden.py, and building them or fail. */
+/* The models of tests/golden/make_golden.py. A test fails if one cannot be
+ * built. */
 #ifndef VP_TESTS_LIB_TINY_MODEL_H
 #define VP_TESTS_LIB_TINY_MODEL_H
 
@@ -8,7 +9,7 @@ const struct vp_model *find_model(const char *name);
 
 struct vp_model_config model_size(const char *model, const char *size);
 
-/* Two layers; no dropout. */
+/* Returns a configuration with two layers and without dropout. */
 struct vp_model_config tiny_config(const char *model, bool tied);
 
 struct vp_dims tiny_dims(const char *model);

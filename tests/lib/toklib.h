@@ -1,4 +1,4 @@
-/* Tokenizers for tests: folders of files that a test writes, and those of
+/* Tokenizers for tests, from folders that a test writes and from
  * tests/golden/tokenizers. */
 #ifndef VP_TESTS_LIB_TOKLIB_H
 #define VP_TESTS_LIB_TOKLIB_H
@@ -27,7 +27,7 @@ void tok_folder_remove(const struct tok_folder *folder);
 
 struct vp_tokenizer *tok_open(const char *path);
 
-/* A whole file; the caller frees it. */
+/* Returns the contents of a file; the caller frees them. */
 unsigned char *tok_read(const char *path, size_t *n_out);
 
 #endif

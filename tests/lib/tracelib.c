@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* ---- Timelines by hand -------------------------------------------------- */
+/* ---- Timelines ---------------------------------------------------------- */
 
 static const char *const kind_names[VP_ACTION_KIND_COUNT] = {
     "F",        "R",         "B",         "W",         "SEND_ACT",

@@ -1,4 +1,4 @@
-/* Timelines made by hand and at random, and files of text, for tests of traces. */
+/* Handmade and random timelines, and traces as text, for tests of traces. */
 #ifndef VP_TESTS_LIB_TRACELIB_H
 #define VP_TESTS_LIB_TRACELIB_H
 
@@ -9,9 +9,10 @@
 
 enum { MS = 1000000, MAX_RANKS = 8, MAX_STAGES = 8 };
 
-/* ---- Timelines by hand -------------------------------------------------- */
+/* ---- Timelines ---------------------------------------------------------- */
 
-/* One event in milliseconds; `kind` as in the terminal, small: evaluation. */
+/* An event, in milliseconds. `kind` is as in the terminal, "f" for an
+ * evaluation. */
 struct act {
     int rank;
     const char *kind;
@@ -29,10 +30,10 @@ void collect(const struct act *acts, int n_acts, int capacity, int n_ranks,
 #define COLLECT(acts, n_ranks, n_stages, out) \
     collect(acts, (int)VP_COUNT_OF(acts), 64, n_ranks, n_stages, out)
 
-/* 1f1b, two stages, two minibatches: 9 ms from the clock's 100 on. */
+/* 1f1b with two stages and two minibatches: 9 ms, starting at 100 ms. */
 extern const struct act pipeline_by_hand[15];
 
-/* A trace that looks like a run: every rank busy with anything. */
+/* Makes a trace in which every rank runs random actions one after the other. */
 void make_random(struct vp_trace *out, uint32_t seed, int n_ranks, int n_stages,
                  int n_events);
 
@@ -43,6 +44,7 @@ char *chrome_text(const struct vp_trace *trace);
 enum vp_status read_text(const char *text, size_t n, struct vp_trace *out,
                          struct vp_err *err);
 
+/* Returns the number of times that `word` occurs in `text`. */
 int count_in(const char *text, const char *word);
 
 #endif

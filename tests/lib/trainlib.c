@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Counting: device memory -------------------------------------------- */
+/* ---- Device memory ------------------------------------------------------ */
 
 atomic_llong n_device_bytes;
-static const struct vp_device_ops *counted_device; /* that of the newest run */
+/* The device of the newest run, whose allocations are counted. */
+static const struct vp_device_ops *counted_device;
 
 static enum vp_status counting_alloc(struct vp_device *device, size_t n,
                                      void **out)
@@ -202,7 +203,8 @@ enum vp_status run_create(struct run *run, const struct setup *setup,
         .world = setup->world,
     };
     run->config.optim.grad_clip = setup->grad_clip;
-    /* A GPU without memory_limit has room for a second plan only if told so. */
+    /* A GPU without memory_limit has memory for a second plan only with a
+     * headroom. */
     if (!run->device.host_memory && memory_limit == 0)
         run->config.rebalance_headroom = (size_t)1 << 30;
     if (setup->eps > 0.0f)

@@ -1,5 +1,5 @@
-/* A small training run for tests: model, data, trainer; and its result in
- * bits. */
+/* A small training run for tests: model, data and trainer, and its results bit
+ * for bit. */
 #ifndef VP_TESTS_LIB_TRAINLIB_H
 #define VP_TESTS_LIB_TRAINLIB_H
 
@@ -17,8 +17,9 @@
 
 #include <cmocka.h>
 
-/* ---- Counting: device memory -------------------------------------------- */
+/* ---- Device memory ------------------------------------------------------ */
 
+/* Bytes allocated on devices since the last run_create(). */
 extern atomic_llong n_device_bytes;
 
 /* ---- A small run -------------------------------------------------------- */
@@ -33,10 +34,10 @@ struct setup {
     int n_steps;
     enum vp_optim_kind optim;
     float grad_clip;
-    float eps; /* of the optimizer; 0: its default */
+    float eps; /* epsilon of the optimizer; 0: its default */
     bool clip_per_stage;
     struct vp_scale_config scale;
-    vp_init_fn init; /* NULL: as published */
+    vp_init_fn init; /* NULL: the model's own initial weights */
     /* The pipeline; NULL and 0: one stage. */
     const char *schedule;
     int n_stages, n_chunks;
@@ -45,23 +46,23 @@ struct setup {
     bool schedule_v;
     const int *partition, *replicas, *depth, *rank_numbers;
     const double *ratios; /* per stage; NULL: `recompute` everywhere */
-    const uint64_t *sets; /* per block, recomputed; NULL: by the ratios */
+    const uint64_t *sets; /* recomputed, per block; NULL: by the ratios */
     const int64_t *bases; /* per block; NULL: one after the other */
     bool early;
-    bool in_backward;          /* recomputed there */
-    bool w_recomputed;         /* W of what is recomputed runs later */
-    const uint64_t *swap_sets; /* per block, swapped; NULL: by the ratios */
-    const double *swap_ratios; /* per stage; NULL: nothing */
+    bool in_backward;          /* recompute within backward */
+    bool w_recomputed;         /* W of recomputed operators runs apart from B */
+    const uint64_t *swap_sets; /* swapped, per block; NULL: by the ratios */
+    const double *swap_ratios; /* per stage; NULL: no swap */
     const int *swap_buffers;   /* per stage; NULL: the default */
-    const struct vp_plan_slot *slots; /* of the first minibatches in flight */
+    const struct vp_plan_slot *slots; /* for the first minibatches */
     int n_slots;
-    int swap_delay_us; /* of copies; see vp_copier_disturb() */
-    int layers;        /* 0: 2 */
-    int vocab;         /* 0: 96 */
+    int swap_delay_us; /* delay of copies; see vp_copier_disturb() */
+    int layers;        /* 0 stands for 2 */
+    int vocab;         /* 0 stands for 96 */
     int64_t bundle_bytes;
     bool compress;
     bool shard; /* replicas own shards of the optimizer's state */
-    struct vp_blackbox **blackboxes; /* of each rank; NULL: none are kept */
+    struct vp_blackbox **blackboxes; /* one per rank; NULL: none */
     vp_fault_fn fault;
     void *fault_ctx;
     int timeout_ms; /* 0: 20 s */
@@ -70,18 +71,18 @@ struct setup {
     const struct vp_backend_ops *device; /* NULL: test_device() */
     struct vp_world *world;              /* NULL: ranks are threads */
     enum vp_dtype dtype;
-    /* Evaluation alone, without memory to train. */
+    /* Evaluation only, without memory for training. */
     bool forward_only;
     unsigned outputs;           /* 0: the loss */
-    struct vp_cache_size cache; /* with logits only; n_lines 0: none */
+    struct vp_cache_size cache; /* only with logits; n_lines 0: none */
     const struct vp_feed *feed;
     const struct vp_sink *sink;
-    int64_t batch; /* of every bucket; 0: as usual */
-    int shorter;   /* positions that every bucket has less than usual */
-    int members;   /* ranks that share each operator; 0: 1 */
-    bool sequence_parallel; /* these have slices of rows */
-    bool keep_all;          /* nothing that backward reads is made again */
-    bool keep_gathered;     /* rows that were gathered are not */
+    int64_t batch;          /* batch size of every bucket; 0: the usual one */
+    int shorter;            /* positions that are cut off every bucket */
+    int members;            /* ranks that share each operator; 0: 1 */
+    bool sequence_parallel; /* members have slices of rows */
+    bool keep_all;          /* keep all activations for backward */
+    bool keep_gathered;     /* keep gathered rows for W */
 };
 
 extern const struct setup usual;
@@ -121,7 +122,7 @@ void run_free(struct run *run);
 
 int64_t count_weights(const struct run *run, vp_par par);
 
-/* The caller frees them. */
+/* The caller frees the result. */
 float *trainer_weights(const struct run *run, vp_par par, int replica);
 
 uint64_t hash_floats(uint64_t hash, const float *x, int64_t n);
@@ -130,7 +131,8 @@ uint64_t hash_floats(uint64_t hash, const float *x, int64_t n);
 
 uint64_t hash_weights(const struct run *run);
 
-/* The same of a stage that was trained literally, which has `par`. */
+/* Returns the weights `par` of a stage that was run by hand. The caller frees
+ * them. */
 float *stage_weights(const struct run *run, const struct vp_stage *stage,
                      vp_par par);
 
@@ -139,15 +141,16 @@ void assert_same_weights(const struct run *run, const struct vp_stage *stage,
 
 bool keep_step(void *ctx, const struct vp_step_report *report);
 
-/* Trains and keeps what must not change. With setup->eval there is an
- * evaluation in the middle. */
+/* Trains and keeps losses, norms and the hash of the weights. With setup->eval,
+ * evaluates in the middle. */
 void train(struct run *run, const struct setup *setup);
 
 void assert_same(const struct run *a, const struct run *b, int n_steps);
 
-/* Output layers so large that gradients overflow floats under a loss scale of
- * 2^118, some of them under 2^115, none under 2^112; grad_clip must not be much
- * smaller than their norm, or the factor of an update is no normal float. */
+/* Initial weights with output layers that make gradients overflow floats under
+ * a loss scale of 2^118, some of them under 2^115, none under 2^112. grad_clip
+ * must not be much smaller than their norm, or the factor of an update is no
+ * normal float. */
 void loud_init(const struct vp_graph *graph, vp_par par, uint64_t seed,
                int64_t begin, int64_t n, float *out);
 
@@ -155,7 +158,8 @@ struct setup loud(const char *schedule, int n_stages, const int *partition);
 
 extern const char *const models[3];
 
-/* A message of a pipeline that is run by hand, in the stage's memory. */
+/* Allocates a message for a pipeline that is run by hand, in the stage's
+ * memory. */
 struct vp_stage_message *new_message(const struct vp_stage *stage,
                                      int64_t n_bytes);
 

@@ -1,6 +1,7 @@
 #include "lib/utf8lib.h"
 
-/* The length that the first byte announces; 0: it begins no character. */
+/* Returns the length that the first byte announces, 0 if no character begins
+ * with it. */
 static size_t slow_length(unsigned char first)
 {
     if (first < 0x80)
@@ -12,8 +13,8 @@ static size_t slow_length(unsigned char first)
     return (first & 0xF8) == 0xF0 ? 4 : 0;
 }
 
-/* Whether `n` bytes begin a character other than NUL, or are one: whether some
- * legal code point of the announced length has them as its first bytes. */
+/* Returns true if some legal code point other than NUL, of the announced
+ * length, has these `n` bytes as its first bytes. */
 static bool slow_begins(const unsigned char *bytes, size_t n)
 {
     static const uint32_t least[] = { 0, 1, 0x80, 0x800, 0x10000 };

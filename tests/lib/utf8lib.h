@@ -1,5 +1,5 @@
-/* A slow decoder of UTF-8 to compare with: it decodes to code points and asks
- * whether they are legal, where src/base/utf8.c looks at ranges of bytes. */
+/* A slow UTF-8 decoder to compare with: it decodes code points and checks
+ * whether they are legal, while src/base/utf8.c compares ranges of bytes. */
 #ifndef VP_TESTS_LIB_UTF8LIB_H
 #define VP_TESTS_LIB_UTF8LIB_H
 
@@ -8,11 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As vp_utf8_check(). */
+/* The same as vp_utf8_check(). */
 size_t slow_check(const unsigned char *bytes, size_t n,
                   struct vp_utf8_fault *fault_out);
 
-/* As vp_utf8_replace(), into room that the caller has made. */
+/* The same as vp_utf8_replace(), into memory of the caller. */
 size_t slow_replace(const unsigned char *bytes, size_t n, unsigned char *out,
                     int64_t *n_faults);
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* ---- A saver that keeps everything in memory ---------------------------- */
+/* ---- A saver in memory -------------------------------------------------- */
 
 enum vp_status vault_begin(void *ctx, int64_t step, int timeout_ms,
                            struct vp_err *err)
@@ -98,7 +98,7 @@ void vault_free(struct vault *vault)
     free(vault);
 }
 
-/* ---- A loader over a copy ----------------------------------------------- */
+/* ---- A loader of a copy ------------------------------------------------- */
 
 enum vp_status load(void *ctx, const struct vp_state_item *item, float *out,
                     struct vp_err *err)
@@ -150,7 +150,8 @@ void check_resume(struct setup setup, const struct vault *vault, int copy,
     struct run run;
     int from = (int)loader.progress.step;
 
-    /* Synchronous copies know nothing of stages. */
+    /* A copy of a synchronous run may be resumed with any number of stages, so
+     * the progress of every stage is set here. */
     for (int s = 0; s < VP_MAX_STAGES && !setup.loader; s++)
         if (!vp_generator_find(setup.schedule ? setup.schedule : "1f1b")
                  ->stream) {

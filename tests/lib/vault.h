@@ -1,5 +1,5 @@
-/* Copies of the state of a run, taken while it trains, and runs that go on from
- * them. */
+/* Copies of the state of a run, taken during training, and runs that resume
+ * from them. */
 #ifndef VP_TESTS_LIB_VAULT_H
 #define VP_TESTS_LIB_VAULT_H
 
@@ -10,7 +10,7 @@
 
 enum { MAX_COPIES = 16, MAX_ITEMS = 2048 };
 
-/* ---- A saver that keeps everything in memory ---------------------------- */
+/* ---- A saver in memory -------------------------------------------------- */
 
 struct copy {
     float *data[MAX_ITEMS];
@@ -21,13 +21,13 @@ struct vault {
     struct vp_state_item items[MAX_ITEMS];
     int n_items;
     struct copy copies[MAX_COPIES];
-    int n_copies; /* complete */
+    int n_copies; /* complete copies */
     int64_t open; /* step being saved, 0: none */
     pthread_mutex_t lock;
     pthread_cond_t done;
     struct vp_trainer *trainer;
     struct run *run;
-    int n_waits; /* for the copy before */
+    int n_waits; /* waits for an earlier copy to be complete */
 };
 
 enum vp_status vault_begin(void *ctx, int64_t step, int timeout_ms,
@@ -35,7 +35,7 @@ enum vp_status vault_begin(void *ctx, int64_t step, int timeout_ms,
 
 float *vault_room(void *ctx, int item);
 
-/* Closes the copy of a step. */
+/* Completes the copy of a step. */
 void vault_commit(struct vault *vault);
 
 void vault_open(struct vault *vault, struct run *run);
@@ -44,8 +44,9 @@ struct vault *vault_new(void);
 
 void vault_free(struct vault *vault);
 
-/* ---- A loader over a copy ----------------------------------------------- */
+/* ---- A loader of a copy ------------------------------------------------- */
 
+/* A copy of a vault, as the context of load(). */
 struct source {
     const struct vault *vault;
     int copy;
@@ -56,11 +57,12 @@ enum vp_status load(void *ctx, const struct vp_state_item *item, float *out,
 
 /* ---- Runs --------------------------------------------------------------- */
 
-/* Trains `setup` with a copy every `every` steps. */
+/* Trains `setup` and saves a copy every `every` steps. */
 void train_saving(struct setup setup, int64_t every, struct run *run,
                   struct vault *vault);
 
-/* Goes on from a copy, under another pipeline, and compares. */
+/* Resumes from a copy with the pipeline of `setup`, and checks that results
+ * equal those of the run `whole`. */
 void check_resume(struct setup setup, const struct vault *vault, int copy,
                   const struct run *whole);
 

@@ -1,5 +1,5 @@
-/* Sums of squares have a fixed order for any blocks and threads, and the
- * clipping factor follows its formula. */
+/* Sums of squares are added in a fixed order for any number of threads and any
+ * order of blocks, and the clipping factor follows its formula. */
 #include "base/halves.h"
 #include "lib/optim_bed.h"
 #include "optim/optim.h"
@@ -25,7 +25,7 @@ static void check_sums(const struct bed *bed, const double *sums)
     }
 }
 
-/* Many times, so that late threads get their share of this little work. */
+/* Repeated, so that every thread of the pool gets some of this little work. */
 static void test_sum_squares(void **state)
 {
     double first[VP_COUNT_OF(odd_sizes)], sums[VP_COUNT_OF(odd_sizes)];
@@ -51,14 +51,15 @@ static void test_sum_squares(void **state)
     bed_release(&bed);
 }
 
-/* 1e16 + 1 is 1e16 in double: the order of additions shows. */
+/* 1e16 + 1 is 1e16 in double, so the result depends on the order of
+ * additions. */
 static void test_norm_adds_block_by_block(void **state)
 {
     static const struct vp_optim_tensor tensors[] = {
         { .block = 0 }, { .block = 1 }, { .block = 1 },
         { .block = 1 }, { .block = 1 },
     };
-    /* The same blocks, met in another order. */
+    /* The same blocks in another order. */
     static const struct vp_optim_tensor mixed[] = {
         { .block = 9 }, { .block = 4 }, { .block = 9 },
         { .block = 9 }, { .block = 9 },

@@ -22,7 +22,7 @@ static void test_scale_grows_and_shrinks(void **state)
     assert_true(scale.value == 2048.0f && scale.in_a_row == 0);
     for (int i = 0; i < 1999; i++)
         vp_scale_note(&scale, true, true);
-    vp_scale_note(&scale, true, false); /* the row begins anew */
+    vp_scale_note(&scale, true, false); /* the count starts again */
     assert_true(scale.value == 1024.0f && scale.in_a_row == -1);
     vp_scale_note(&scale, true, false);
     assert_true(scale.value == 512.0f && scale.in_a_row == -2);

@@ -1,5 +1,5 @@
-/* Learning-rate curves give literal values and stored tables, and are defined
- * at every step. */
+/* Learning-rate curves have literal values and those of stored tables, and give
+ * a valid rate at every step. */
 #include "base/halves.h"
 #include "lib/golden.h"
 #include "lib/optim_bed.h"
@@ -64,7 +64,8 @@ static void test_lr_polynomial_literals(void **state)
     }
 }
 
-/* The curve stored under "lr<i>.<policy>."; false if there is none. */
+/* Checks the curve stored under "lr<i>.<policy>.". Returns false if there is
+ * none. */
 static bool check_curve(const struct golden *gold, int i, int policy)
 {
     struct vp_lr_config config = { .policy = (enum vp_lr_policy)policy };
@@ -115,8 +116,8 @@ static void test_lr_tables(void **state)
     golden_close(gold);
 }
 
-/* Whatever the configuration, a rate is a number between 0 and the base, and
- * stays what it was at the last step. */
+/* With any configuration, a rate lies between 0 and the base rate, and stays
+ * constant after the last step. */
 static void check_lr_range(const struct vp_lr_config *config)
 {
     static const int64_t steps[] = { 1,  2,   3,    9,         10,

@@ -1,5 +1,6 @@
-/* Optimizers agree with stored PyTorch results and a double-precision twin;
- * their bits do not depend on threads, slices, aliasing or instruction set. */
+/* Optimizers agree with stored PyTorch results and with a reference in double
+ * precision; their bits do not depend on threads, slices, aliasing or
+ * instruction set. */
 #include "base/halves.h"
 #include "lib/golden.h"
 #include "lib/optim_bed.h"
@@ -19,7 +20,7 @@
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/optim"
 
-#define TOLERANCE 1e-6 /* by tensor norm: the promise of the design */
+#define TOLERANCE 1e-6 /* promised error, by tensor norm */
 
 /* ---- A set of arrays for steps ------------------------------------------ */
 
@@ -79,7 +80,7 @@ static void assert_same_bits(const float *a, const float *b, int64_t n)
         assert_memory_equal(a, b, (size_t)n * sizeof(float));
 }
 
-/* ---- The twin: one tensor in double, formulas as in the papers ---------- */
+/* ---- Reference: one tensor in double, formulas as in the papers --------- */
 
 static double norm_of(const double *x, int64_t n)
 {
@@ -99,7 +100,8 @@ static void twin_sgd(const struct vp_optim_step *step, double wd, int64_t n,
     }
 }
 
-/* Directions of Adam into `u`; `l2` is added to the gradient. */
+/* Computes the directions of Adam into `u`. `l2`: decay added to the
+ * gradient. */
 static void twin_adam(const struct vp_optim_step *step, double l2, int64_t n,
                       const float *g, const double *w, double *m, double *v,
                       double *u)
@@ -293,8 +295,8 @@ static void check_twin(const struct bed *bed, enum vp_optim_kind kind,
     }
 }
 
-/* Sizes around the chunk: every element of every chunk takes part, and the
- * norms of LAMB span chunks. */
+/* Sizes around multiples of the chunk: every element takes part, and the norms
+ * of LAMB span chunks. */
 static void test_odd_sizes_agree_with_twin(void **state)
 {
     (void)state;
@@ -320,8 +322,8 @@ static void test_odd_sizes_agree_with_twin(void **state)
 
 enum { MAX_OWN = 64 };
 
-/* Chunks of the bed's tensors in elements [begin, end), as tensors; of[] has the
- * tensors that they are of. */
+/* Lists the chunks of the bed's tensors in elements [begin, end), as tensors.
+ * Returns their number; of[i] is the tensor of chunk i. */
 static int own_chunks(const struct bed *bed, int64_t begin, int64_t end,
                       struct vp_optim_tensor *out, int *of)
 {
@@ -344,8 +346,8 @@ static int own_chunks(const struct bed *bed, int64_t begin, int64_t end,
     return n;
 }
 
-/* One step by two owners, each with the moments of its elements alone. LAMB's sums
- * are added over the chunks of both. */
+/* Makes one step by two owners, each with the moments of its own elements only.
+ * LAMB's sums are added over the chunks of both. */
 static void step_in_slices(struct bed *bed, enum vp_optim_kind kind, int64_t t,
                            int64_t cut, struct vp_pool *pool)
 {
@@ -380,7 +382,7 @@ static void step_in_slices(struct bed *bed, enum vp_optim_kind kind, int64_t t,
         }
 }
 
-/* A tensor that is cut between chunks has the bits of the whole one. */
+/* A tensor that is cut between chunks gets the bits of the whole one. */
 static void test_slices_have_the_same_bits(void **state)
 {
     static const int64_t sizes[] = { 7, 3 * VP_OPTIM_CHUNK + 100,
@@ -467,8 +469,8 @@ static void test_threads_have_the_same_bits(void **state)
                 check_same_run((enum vp_optim_kind)kind, n_threads, in_place);
 }
 
-/* The same steps with weights in halves: the high ones in two versions, the low
- * ones in place. */
+/* Makes the same steps with the weights as halves of floats: high halves in two
+ * versions, low halves in place. */
 static void run_halves(struct bed *bed, enum vp_optim_kind kind, int n_steps,
                        int n_threads, uint16_t *high[2], uint16_t *low)
 {
@@ -516,8 +518,7 @@ static void test_halves_have_the_bits_of_floats(void **state)
     }
 }
 
-/* Old weights must survive an out-of-place step: other versions read them. */
-/* Gradients in another order than the tensors, and without gaps. */
+/* Gradients may lie in another order than the tensors, and without gaps. */
 static void test_gradients_lie_anywhere(void **state)
 {
     (void)state;
@@ -559,6 +560,7 @@ static void test_gradients_lie_anywhere(void **state)
     }
 }
 
+/* An out-of-place step keeps the old weights: other versions read them. */
 static void test_old_weights_stay(void **state)
 {
     (void)state;
@@ -590,7 +592,7 @@ static const struct vp_optim_coef any_coef = {
     .eps = 1e-6f,
 };
 
-/* All kernels of a table on the first n elements of a bed. */
+/* Runs all kernels of a table on the first n elements of a bed. */
 static void run_table(const struct vp_optim_kernels *table, struct bed *bed,
                       int n, double sums_out[3])
 {

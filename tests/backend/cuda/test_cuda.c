@@ -1,6 +1,6 @@
 /* Every operator of the CUDA plugin agrees with the CPU in every mode and type,
  * at small, odd and real sizes. Skipped where there is no plugin or no device.
- * VP_TEST_NAME: only the tests whose names fit that pattern. */
+ * The environment variable VP_TEST_NAME selects tests by a name pattern. */
 #include "base/halves.h"
 #include "lib/cuda_setup.h"
 #include "lib/gpulib.h"
@@ -19,15 +19,16 @@
 
 #include <cmocka.h>
 
-/* ---- An operator on both sides ------------------------------------------ */
+/* ---- An operator on the host and on the device -------------------------- */
 
-/* The device's side of `host`, whose arrays hold the same numbers in another
- * type. Tensors that share memory there share it here. */
+/* A copy of the operator `host` on the device: the same numbers, in the types
+ * of the device. Tensors that share memory on the host share it on the
+ * device. */
 struct mirror {
     struct one_op *host;
     char what[160]; /* case, type and mode, for messages */
     struct image image;
-    const void *source[MAX_IMAGE]; /* of each tensor: an array of `host` */
+    const void *source[MAX_IMAGE]; /* the array of `host` behind each tensor */
     struct vp_kargs args;          /* device addresses */
 };
 
@@ -119,8 +120,8 @@ static double source_get(const struct mirror *m, int tensor, int64_t i)
     return one_op_get(m->host, m->source[tensor], i);
 }
 
-/* The host's numbers are rounded to what the device can hold, and put into the
- * image: both sides go on from the same. */
+/* Rounds the host's numbers to the device's type and copies them into the
+ * image, so that both sides start from equal numbers. */
 static void mirror_take(struct mirror *m, int tensor)
 {
     const struct tensor *t = &m->image.tensors[tensor];
@@ -135,8 +136,9 @@ static void mirror_take(struct mirror *m, int tensor)
     }
 }
 
-/* Backward reads what the host's forward saved, on both sides: the error of
- * one does not enter the other. */
+/* Copies the results of the host's forward into the image. Backward then reads
+ * the same saved values on both sides, and an error of the device's forward
+ * does not affect it. */
 static void mirror_take_forward(struct mirror *m)
 {
     struct written w[MAX_WRITTEN];
@@ -182,27 +184,28 @@ static void mirror_run(struct mirror *m, unsigned phases, unsigned char *to)
     image_fetch(&m->image, to);
 }
 
-/* ---- How far the device may be off -------------------------------------- */
+/* ---- Tolerances --------------------------------------------------------- */
 
-/* fp32: the promise of the design, relative to the largest element. */
+/* Promised accuracy of fp32 results, relative to the largest element. */
 #define FP32_TOLERANCE 1e-5
 
-/* Roundings to a type of two bytes between the inputs and what is compared,
- * each worth 2^-8 (bf16) or 2^-11 (fp16) of the largest element; everything
- * else is float on both sides. */
+/* Number of roundings to a 16-bit type between the inputs and the compared
+ * result. Each may be off by 2^-8 (bf16) or 2^-11 (fp16) of the largest
+ * element. All other arithmetic is float on both sides. */
 static const struct {
-    int values; /* of activations and their gradients */
-    int sums;   /* of what stays float: statistics, weights' gradients */
+    int values; /* activations and their gradients */
+    int sums;   /* tensors that stay float: statistics, weight gradients */
 } roundings[VP_OP_KIND_COUNT] = {
     [VP_OP_EMBED] = { 1, 0 },
-    /* z, then act(z), whose slope may be 1.13; dz, then dz times weights.
-     * Weights' gradients see the rounded dz. */
+    /* Forward rounds z and act(z), and the slope of act may be 1.13. Backward
+     * rounds dz and its product with the weights. Weight gradients read the
+     * rounded dz. */
     [VP_OP_LINEAR] = { 3, 1 },
     [VP_OP_LAYERNORM] = { 1, 0 },
-    /* Probabilities and their gradients before each product, the output that
-     * backward reads, the result. */
+    /* Rounded are probabilities and their gradients before each product, the
+     * output that backward reads, and the result. */
     [VP_OP_ATTENTION] = { 4, 0 },
-    /* The result; probabilities stay float. */
+    /* Only the result is rounded; probabilities stay float. */
     [VP_OP_CACHED_ATTENTION] = { 1, 0 },
     [VP_OP_DROPOUT] = { 1, 0 },
     [VP_OP_ADD] = { 1, 0 },
@@ -223,8 +226,9 @@ static double tolerance_of(const struct op_spec *spec, enum vp_dtype tensor)
     return n * one + FP32_TOLERANCE;
 }
 
-/* What errors are measured by, besides the largest element: a softmax over a
- * single key has no gradient, and only noise could be compared. */
+/* Returns a lower bound for the size that errors are relative to. The gradient
+ * of a softmax over a single key is zero, so without this bound only rounding
+ * noise would be compared. */
 static double least_size(const struct one_op *t)
 {
     if (t->spec.kind != VP_OP_ATTENTION)
@@ -232,7 +236,8 @@ static double least_size(const struct one_op *t)
     return 1.0 / (double)t->args.op->attr.k_len;
 }
 
-/* Dropped elements are exact zeros, the same ones on both sides. */
+/* Returns true if tensor `name` shows the dropout mask: dropped elements are
+ * exact zeros, at the same places on both sides. */
 static bool shows_mask(const struct mirror *m, const char *name)
 {
     return m->host->spec.kind == VP_OP_DROPOUT &&
@@ -266,7 +271,7 @@ static void compare_tensor(const struct mirror *m, const struct written *want)
     }
 }
 
-/* What was not written has not changed. */
+/* Checks that the tensors that are not in `w` have not changed. */
 static void check_untouched(const struct mirror *m, const struct written *w,
                             int n_written)
 {
@@ -281,7 +286,8 @@ static void check_untouched(const struct mirror *m, const struct written *w,
     }
 }
 
-/* Runs `phases` twice on the device, once on the host. */
+/* Runs `phases` twice on the device and once on the host, and compares the
+ * results. */
 static void check_phases(struct mirror *m, unsigned phases)
 {
     struct written w[MAX_WRITTEN];
@@ -351,7 +357,8 @@ static void test_small_fp16(void **state)
 
 /* ---- Slices of a tensor-parallel group ---------------------------------- */
 
-/* What a member gives comes back for every member. */
+/* The exchange function of a group: returns the bytes of this member as the
+ * bytes of every member. */
 static void echo(void *ctx, const struct vp_op *op, const void *mine,
                  size_t n_bytes, void *all)
 {
@@ -391,7 +398,8 @@ static void slice_graph(struct vp_graph *graph, const struct vp_op *op, int n)
     }
 }
 
-/* Every other id is one of this member's slice, the others are of the first. */
+/* Moves every second id into the slice of this member. The others stay in the
+ * slice of the first member. */
 static void slice_ids(struct one_op *t, int32_t *ids, int64_t first,
                       int64_t n_ids)
 {
@@ -402,7 +410,8 @@ static void slice_ids(struct one_op *t, int32_t *ids, int64_t first,
             ids[i] = (int32_t)(first + ids[i] < n_ids ? first + ids[i] : first);
 }
 
-/* The operator as one that `members` share; the last slice of ids is not full. */
+/* Makes the operator one that `members` share. The last slice of ids is not
+ * full. */
 static void slice_op(struct one_op *t, const struct vp_members *members)
 {
     struct vp_op *op = (struct vp_op *)t->args.op;
@@ -468,8 +477,9 @@ static void check_slices(const struct op_spec *specs, size_t n)
                         me, (int)mode);
 }
 
-/* Masks of heads and columns that begin anywhere, ids that another member has, rows
- * of logits whose label another one has, and the sum of what members know of them. */
+/* Covers dropout masks of heads and columns that begin at any offset, ids in
+ * the slice of another member, and rows of logits whose label is in another
+ * slice, with the sums over all members' partial results. */
 static void test_slices(void **state)
 {
     static const struct op_spec more[] = {
@@ -493,9 +503,9 @@ static void test_slices(void **state)
 /* ---- Tiles -------------------------------------------------------------- */
 
 /* The kernels for wide rows and for heads of 64 and 80 columns, at sizes that
- * even a sanitizer gets through. The product has 5 columns: in one of cuBLASLt
- * with 64, racecheck ended with an internal error, though it was to leave that
- * kernel out. */
+ * are small enough for a sanitizer. The linear layer has only 5 input columns:
+ * with 64, racecheck stopped with an internal error in a kernel of cuBLASLt,
+ * although that kernel was excluded. */
 static const struct op_spec tile_cases[] = {
     { "embed 64", .kind = VP_OP_EMBED, .batch = 2, .q_len = 9, .cols = 64,
       .n_out = 6, .scale = 1.0f, .positions = true, .types = true },
@@ -514,7 +524,7 @@ static const struct op_spec tile_cases[] = {
       .p = 0.1f },
     { "attention cross 130x9 dropout", .kind = VP_OP_ATTENTION, .batch = 1,
       .q_len = 130, .k_len = 9, .cols = 128, .heads = 2, .p = 0.6f },
-    /* Several heads to a block. */
+    /* Several heads per thread block. */
     { "attention 3 mask dropout", .kind = VP_OP_ATTENTION, .batch = 100,
       .q_len = 3, .cols = 512, .heads = 8, .mask = true, .p = 0.1f },
     { "attention cross 3x130 mask dropout", .kind = VP_OP_ATTENTION,
@@ -613,7 +623,8 @@ static const struct op_spec real_cases[] = {
       .q_len = 100, .cols = 256, .heads = 4, .causal = true, .p = 0.1f },
     { "attention 50 mask", .kind = VP_OP_ATTENTION, .batch = 40, .q_len = 50,
       .cols = 512, .heads = 8, .mask = true },
-    /* More than two heads to each block of the kernels for short ones. */
+    /* More than two heads per thread block in the kernels for short
+     * sequences. */
     { "attention 70 mask dropout", .kind = VP_OP_ATTENTION, .batch = 50,
       .q_len = 70, .cols = 768, .heads = 12, .mask = true, .p = 0.1f },
     { "attention 64 dropout", .kind = VP_OP_ATTENTION, .batch = 5, .q_len = 64,
@@ -673,7 +684,8 @@ static const struct op_spec real_cases[] = {
       .smoothing = 0.1f },
 };
 
-/* Against the fast kernels, for the twins would take minutes. */
+/* Compared with the fast CPU kernels: the reference kernels would take
+ * minutes. */
 static void test_real_fp32(void **state)
 {
     (void)state;
@@ -681,7 +693,8 @@ static void test_real_fp32(void **state)
         check_op(&real_cases[i], VP_DTYPE_F32, &vp_cpu_fast, 0);
 }
 
-/* Evaluation: ranks of labels. Numbers of two bytes are often equal. */
+/* Mode 2 is evaluation, which computes the ranks of labels. Logits of 16 bits
+ * are often equal. */
 static void test_real_ranks(void **state)
 {
     static const enum vp_dtype dtypes[] = { VP_DTYPE_F32, VP_DTYPE_BF16,

@@ -16,8 +16,8 @@
 
 /* ---- Fused calls -------------------------------------------------------- */
 
-/* The end of a branch: out = layernorm(dropout(x) + trunk), x = linear(few), of
- * which nothing but the gradient of the bias is run. */
+/* The end of a residual branch: out = layernorm(dropout(x) + trunk) with x =
+ * linear(few). Of the linear layer only the bias gradient is computed. */
 enum { LINEAR, DROPOUT, ADD, LAYERNORM, N_CHAIN };
 
 struct chain {
@@ -31,10 +31,10 @@ struct chain {
 
 /* How a chain is called. */
 struct chain_mode {
-    bool add;       /* gradients are added to what is there, ... */
-    bool drop_adds; /* ... and that of what is dropped */
+    bool add;       /* gradients are added to their old values */
+    bool drop_adds; /* dropout adds to its input gradient */
     bool eval;
-    bool plain; /* nothing is dropped */
+    bool plain; /* there is no dropout operator */
 };
 
 static void chain_build(struct chain *c, int64_t rows, int64_t cols,
@@ -68,7 +68,8 @@ static const struct vp_op *chain_op(const struct chain *c, int i)
     return &c->graph.ops[plain && i >= DROPOUT ? i - 1 : i];
 }
 
-/* A random tensor of the image, which is not made yet: numbers come later. */
+/* Adds a tensor of the chain's shape to the image. It gets its random numbers
+ * later, after image_make(). */
 static struct tensor *chain_matrix(struct chain *c, const char *name)
 {
     const struct vp_value *x = &c->graph.values[0];
@@ -76,7 +77,8 @@ static struct tensor *chain_matrix(struct chain *c, const char *name)
     return image_add(&c->image, name, x->rows * x->cols, c->graph.dtype);
 }
 
-/* Forward writes over random numbers, too: a call that is left out shows. */
+/* Creates the tensors of the chain and the arguments of its calls. Outputs also
+ * hold random numbers before a run, so that a missing call is detected. */
 static void chain_make(struct chain *c)
 {
     const struct vp_value *value = &c->graph.values[0];
@@ -183,7 +185,8 @@ static const struct chain_run chain_runs[] = {
       { VP_PHASE_B, VP_PHASE_W, VP_PHASE_B } },
 };
 
-/* The sums for the bias come with the rest, which leaves W without them. */
+/* The fused call also computes the bias gradient and removes it from the
+ * arguments of linear W. */
 static const struct chain_run bias_run = {
     "layernorm B, W, dropout B, linear W",
     4,
@@ -198,7 +201,7 @@ static const struct chain_run plain_bias_run = {
     { VP_PHASE_B, VP_PHASE_W, VP_PHASE_W }
 };
 
-/* Calls [first, n) of the run, one by one. */
+/* Runs calls [first, n) of the run one by one. */
 static void run_calls(const struct vp_kargs *args, const struct chain_run *run,
                       int first)
 {
@@ -214,7 +217,8 @@ static void chain_args(const struct chain *c, const struct chain_run *run,
         args_out[i] = c->args[run->op[i]];
 }
 
-/* Returns how many calls were done together. `args` are those of the run. */
+/* Compares a fused run with the same calls made one by one. Sets `args` to the
+ * arguments of the run. Returns the number of calls that were fused. */
 static int check_chain(struct chain *c, const struct chain_run *run,
                        struct vp_kargs *args)
 {
@@ -230,7 +234,7 @@ static int check_chain(struct chain *c, const struct chain_run *run,
     run_calls(args, run, n_done);
     image_fetch(&c->image, c->image.after);
     image_check_guards(&c->image, c->what);
-    /* What only the next call of a run reads need not be written. */
+    /* A fused call need not write a value that only its own next step reads. */
     c->dropped->scratch = run->op[0] == DROPOUT && n_done > 1;
     image_check_same(&c->image, c->image.again, c->what,
                      "differs from the calls one by one");
@@ -249,7 +253,8 @@ static void name_chain(struct chain *c, const struct chain_run *run,
              mode.eval ? ", eval" : "");
 }
 
-/* Rows that are not longer have the order of vp_cuda_column_sums(). */
+/* Rows of at most 2048 bytes are summed in the order of vp_cuda_column_sums(),
+ * so the fused call has to include their bias gradient. */
 static void check_bias(struct chain *c, struct chain_mode mode)
 {
     const struct vp_value *value = &c->graph.values[0];
@@ -273,7 +278,7 @@ static void check_chains(int64_t rows, int64_t cols, enum vp_dtype dtype,
     chain_init(&c, rows, cols, dtype, mode);
     for (size_t i = 0; i < VP_COUNT_OF(chain_runs) && !mode.plain; i++) {
         const struct chain_run *run = &chain_runs[i];
-        /* A dropout that adds to a gradient stays alone. */
+        /* A dropout that adds to a gradient is not fused. */
         bool alone = mode.drop_adds && run->op[run->n - 1] == DROPOUT;
         struct vp_kargs args[N_CHAIN];
         int n_done;
@@ -288,7 +293,7 @@ static void check_chains(int64_t rows, int64_t cols, enum vp_dtype dtype,
     chain_release(&c);
 }
 
-/* Backward makes the output of layer norm again, bit for bit. */
+/* Checks that backward recomputes the output of layer norm bit for bit. */
 static void check_again(int64_t rows, int64_t cols, enum vp_dtype dtype)
 {
     static const struct chain_run run = { "layernorm F, B",
@@ -340,10 +345,10 @@ static void test_fused(void **state)
     }
 }
 
-/* ---- Two layers --------------------------------------------------------- */
+/* ---- Two linear layers -------------------------------------------------- */
 
-/* linear(gelu(linear(x))), of which backward is run: B of the second and of the
- * first, and W of the first for its bias. */
+/* Backward of linear(gelu(linear(x))): B of the second layer, then B and W of
+ * the first. */
 enum { FIRST, SECOND, N_LAYERS, N_PAIR_CALLS = 3 };
 
 struct pair {
@@ -452,7 +457,7 @@ static void check_pair(int64_t rows, int64_t cols, int64_t wide,
     run_calls(args, &run, n_done);
     image_fetch(&p.image, p.image.after);
     image_check_guards(&p.image, p.what);
-    p.dact->scratch = n_done > 0; /* nobody reads it */
+    p.dact->scratch = n_done > 0; /* a fused call need not write it */
     image_check_same(&p.image, p.image.again, p.what,
                      "differs from the calls one by one");
     image_free(&p.image);
@@ -481,7 +486,7 @@ static void test_two_layers(void **state)
                            add);
 }
 
-/* ---- Attention with the sums for a bias --------------------------------- */
+/* ---- Attention that also computes a bias gradient ----------------------- */
 
 struct bias_case {
     int batch, len, heads;
@@ -489,7 +494,7 @@ struct bias_case {
     float p;
 };
 
-/* A linear whose output attention reads. */
+/* Builds a linear layer whose output is the input of attention. */
 static void bias_build(struct vp_graph *g, const struct bias_case *c,
                        enum vp_dtype dtype)
 {
@@ -509,7 +514,8 @@ static void bias_build(struct vp_graph *g, const struct bias_case *c,
     assert_int_equal(g->status, VP_OK);
 }
 
-/* Attention, linear: of the latter nothing but the gradient of the bias. */
+/* Sets args[0] to attention and args[1] to the linear layer, which computes
+ * only its bias gradient. */
 static void bias_make(struct image *im, const struct vp_graph *g,
                       const struct vp_mb *mb, struct vp_kargs *args)
 {
@@ -546,7 +552,8 @@ static void bias_make(struct image *im, const struct vp_graph *g,
     args[1].dpar[1] = image_address(im, dbias);
 }
 
-/* The sums come with the gradient, with the bits that W would find. */
+/* Checks that B of attention also computes the bias gradient of the linear
+ * layer, with the bits of the linear layer's W. */
 static void check_attention_bias(const struct bias_case *c, enum vp_dtype dtype)
 {
     static const enum vp_phase phases[] = { VP_PHASE_B, VP_PHASE_W };

@@ -30,9 +30,9 @@ enum { W0, W1, GRAD, MOMENT0, MOMENT1, MASTER };
 static const int64_t optim_sizes[] = { 1,    3,     17, 4096, 4097,  16384,
                                        8191, 40000, 0,  300,  100001 };
 
-/* The same arrays on both sides, but that the host has floats, and the device
- * weights in `dtype` with their master. Tensors lie in them with gaps between,
- * and in the gradients from the last to the first. */
+/* The same arrays on host and device. The host has floats; the device has
+ * weights in `dtype` and their master copy. Tensors lie in the arrays with gaps
+ * between them; in the gradients they lie in reverse order. */
 struct bed {
     char what[160];
     enum vp_dtype dtype;
@@ -54,7 +54,7 @@ static void bed_add_arrays(struct bed *bed)
         enum vp_dtype dtype = k <= W1 ? bed->dtype : VP_DTYPE_F32;
 
         if (k == MASTER && bed->dtype == VP_DTYPE_BF16)
-            dtype = VP_DTYPE_BF16; /* of as many bytes */
+            dtype = VP_DTYPE_BF16; /* the low 16 bits of the floats */
         bed->device[k] = image_add(&bed->image, names[k], bed->n, dtype);
     }
     image_make(&bed->image);
@@ -84,7 +84,7 @@ static void bed_init(struct bed *bed, enum vp_dtype dtype)
             if (k != MOMENT0 && k != MOMENT1)
                 bed->host[k][i] = (float)(0.1 * test_number(7, (uint32_t)k, i));
     }
-    /* Finite, though infinite in 16 bits. */
+    /* Finite as a float, infinite in 16 bits. */
     bed->host[W0][bed->tensors[0].offset] = FLT_MAX;
     bed->scratch = malloc(vp_optim_scratch_bytes(bed->tensors, bed->n_tensors));
     assert_non_null(bed->scratch);
@@ -103,7 +103,7 @@ static float *bed_address(const struct bed *bed, int array)
     return image_address(&bed->image, bed->device[array]);
 }
 
-/* Is element `i` that of a tensor, and not in a gap? */
+/* Returns true if element `i` belongs to a tensor, false if it is in a gap. */
 static bool bed_owns(const struct bed *bed, int64_t i)
 {
     for (int t = 0; t < bed->n_tensors; t++) {
@@ -115,7 +115,8 @@ static bool bed_owns(const struct bed *bed, int64_t i)
     return false;
 }
 
-/* What the device should have of a float. */
+/* Stores float `x` in image.before with the bits that the device should have in
+ * `array`. */
 static void bed_set(struct bed *bed, int array, int64_t i, float x)
 {
     const struct tensor *t = bed->device[array];
@@ -132,8 +133,9 @@ static void bed_set(struct bed *bed, int array, int64_t i, float x)
         memcpy(to, &halves.high, sizeof(halves.high));
 }
 
-/* The device should have the host's arrays, with the master of weights
- * `newest`; in gaps, which nobody touches, that of the first ones. */
+/* Sets image.before to the expected contents of the device: the arrays of the
+ * host, and the master copy of weights `newest`. Gaps, which no update writes,
+ * have the master copy of W0. */
 static void bed_expect(struct bed *bed, int newest)
 {
     for (int k = 0; k < MASTER; k++)
@@ -159,7 +161,8 @@ static void bed_compare(struct bed *bed, int newest)
     image_check_guards(&bed->image, bed->what);
 }
 
-/* Weights go from w[(t - 1) % 2] to w[t % 2], or stay in w[0]. */
+/* Returns the array that holds the weights after step `t`. They alternate
+ * between W0 and W1, or stay in W0. */
 static int bed_weights(int64_t t, bool in_place)
 {
     return in_place ? W0 : W0 + (int)(t % 2);
@@ -246,8 +249,8 @@ static void test_updates(void **state)
     }
 }
 
-/* After an update of all tensors, updates of two parts of them, whose blocks have
- * had different numbers of updates. */
+/* Updates all tensors once, then each half of them in a call of its own with a
+ * different step number. */
 static void test_updates_of_parts(void **state)
 {
     (void)state;
@@ -305,7 +308,8 @@ static void test_sum_squares(void **state)
     bed_release(&bed);
 }
 
-/* From even and odd places: pieces of 16 bytes may not be assumed. */
+/* Adds from even and odd offsets: addresses need not be multiples of 16
+ * bytes. */
 static void test_add_floats(void **state)
 {
     static const int64_t counts[] = { 1, 3, 4, 1000, 100003 };
@@ -332,7 +336,8 @@ static void test_add_floats(void **state)
     bed_release(&bed);
 }
 
-/* Every sign and exponent, with all ways to round; the bits of the host. */
+/* Covers all values of the upper 16 bits, each with lower halves that are
+ * rounded down, up and to even. The result has the bits of the host. */
 static void test_shorten(void **state)
 {
     static const uint32_t ends[] = { 0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF };
@@ -364,7 +369,7 @@ static void test_shorten(void **state)
 
 /* ---- NaN and infinity --------------------------------------------------- */
 
-/* Searches n elements from `from`; a NaN lies before and behind them. */
+/* Searches `n` elements from `from` on. A NaN lies before and behind them. */
 static void check_nonfinite(enum vp_dtype dtype, int64_t n, int64_t from,
                             int64_t place, double value)
 {
@@ -413,8 +418,8 @@ static void test_nonfinite(void **state)
 
 /* ---- Clocks ------------------------------------------------------------- */
 
-/* The device reached the event between two looks at the host's clock, give or
- * take what calibration may be off. */
+/* Checks that the event was reached between two readings of the host's clock,
+ * within the error of the clocks' calibration. */
 static void check_event_time(struct vp_event *event)
 {
     const int64_t off_ns = 20000;
@@ -429,7 +434,8 @@ static void check_event_time(struct vp_event *event)
                  (long long)(ns - before), (long long)(after - before));
 }
 
-/* Also after a while: clocks drift, and are set again. */
+/* Repeats the check over several seconds, because clocks drift and are
+ * calibrated again. */
 static void test_event_times(void **state)
 {
     const struct timespec pause = { .tv_sec = 1, .tv_nsec = 100000000 };

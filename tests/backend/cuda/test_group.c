@@ -1,6 +1,7 @@
-/* Sums over a tensor-parallel group on the GPU: the parts of other members come
- * through memory of the host, in pieces; the bits are those of the definition. A list
- * that meets members is cut there. Skipped where there is no plugin or no device. */
+/* Sums over a tensor-parallel group on the GPU have the bits of their
+ * definition, although the parts of other members arrive through host memory in
+ * pieces. A failed exchange ends the call with its error. Skipped where there
+ * is no plugin or no device. */
 #include "lib/gpulib.h"
 
 #include <setjmp.h>
@@ -11,10 +12,10 @@
 
 enum { MAX_MEMBERS = 4 };
 
-/* What the other members have, and how far they have given it. */
+/* The parts of the other members, and how many bytes of them were given. */
 struct others {
     struct vp_members members;
-    unsigned char *parts[MAX_MEMBERS]; /* of each; not read at `me` */
+    unsigned char *parts[MAX_MEMBERS]; /* by member; not read for `me` */
     size_t n_bytes;
     size_t n_given;
     int n_exchanges;
@@ -50,7 +51,7 @@ struct sum_case {
     bool bias, add, in_place;
 };
 
-/* A value of that shape, a bias, and the operator between them. */
+/* A graph of one value, one bias and one operator. */
 struct sum_graph {
     struct vp_graph graph;
     struct vp_value value;
@@ -201,7 +202,7 @@ static void sums_have_the_bits_of_their_definition(void **state)
 {
     static const enum vp_dtype dtypes[] = { VP_DTYPE_F32, VP_DTYPE_BF16,
                                             VP_DTYPE_F16 };
-    /* The last one goes through the host in several pieces. */
+    /* The last shape is exchanged in several pieces. */
     static const int64_t shapes[][2] = {
         { 1, 1 }, { 3, 5 }, { 7, 8 }, { 5, 24 }, { 61, 1000 }, { 700, 512 },
     };
@@ -226,7 +227,7 @@ static void sums_have_the_bits_of_their_definition(void **state)
             }
 }
 
-/* A member that gave up ends the call of the others. */
+/* The call returns the error of its exchange. */
 static void a_failed_exchange_ends_the_call(void **state)
 {
     const struct sum_case c = { VP_OP_GROUP_SUM, VP_DTYPE_F32, 3,   8, 2, 0,

@@ -25,16 +25,19 @@ struct shape {
     int n_seen[N_HEADS];
 };
 
-/* What is where, as the number of a head's tile: head * MAX_TILES + tile. */
+/* Contents of the memory of a thread block. A tile of queries has the number
+ * head * MAX_TILES + tile. */
 struct block {
     struct vp_key_tiles w;
     struct vp_key_tile t;
     int stats[PLACES];
     int read_before; /* the place whose statistics the last step reads */
-    int sums[VP_BAND_TILES];          /* whose dq */
-    int n_added[N_HEADS * MAX_TILES]; /* key tiles, to a tile's dq */
+    /* Number of the tile whose dq each place holds. */
+    int sums[VP_BAND_TILES];
+    int n_added[N_HEADS * MAX_TILES]; /* key tiles added to a tile's dq */
     bool is_written[N_HEADS * MAX_TILES];
-    bool waits[N_HEADS][MAX_KEY_TILES]; /* dk and dv, for the next band */
+    /* dk and dv are kept for the next band. */
+    bool waits[N_HEADS][MAX_KEY_TILES];
     int n_written[N_HEADS][MAX_KEY_TILES];
 };
 
@@ -46,7 +49,8 @@ static int key_tiles_seen(const struct shape *s, int head, int tile)
     return n < s->n_seen[head] ? n : s->n_seen[head];
 }
 
-/* The statistics of this step may be written while the one before is read. */
+/* The kernel may write the statistics of this step while the step before is
+ * still reading, so they must lie in different places. */
 static void check_stats(struct block *b, int tile, int number)
 {
     int place = vp_key_tile_stats(&b->w, &b->t, tile) / VP_TILE_QUERIES;
@@ -91,7 +95,7 @@ static void check_steps(struct block *b, const struct shape *s)
     }
 }
 
-/* The keys of a key tile have their gradient after the last band. */
+/* dk and dv of a key tile are complete after the last band. */
 static void check_keys(struct block *b)
 {
     bool *waits = &b->waits[b->t.number][b->t.index];
@@ -150,8 +154,8 @@ static void every_gradient_is_whole(void **state)
                 }
 }
 
-/* Heads of one tile and three key tiles, of which the second head sees two:
- * where statistics lie, step by step. */
+/* Heads of one query tile and three key tiles, of which the second head sees
+ * two. Checks the place of the statistics at every step. */
 static void statistics_alternate(void **state)
 {
     static const int seen[] = { 3, 2, 3 };

@@ -1,5 +1,5 @@
-/* A set of numbers that a kernel gets by value, in any order, is covered
- * exactly once by the blocks of all its launches. */
+/* Numbers that are added to sets of ranges in any order are each found exactly
+ * once. A kernel gets such a set by value; a full set means another launch. */
 #include "backend/cuda/optim/ranges.h"
 #include "base/status.h"
 
@@ -20,8 +20,8 @@ static uint32_t below(uint32_t *state, uint32_t n)
     return (*state >> 8) % n;
 }
 
-/* Stretches of 0 .. n - 1, up or down, in any order: how tensors become
- * final. */
+/* Orders 0 .. n - 1 as ascending and descending runs in random order, like the
+ * order in which tensors get their final gradients. */
 static void shuffle(int *numbers, int n, uint32_t *state)
 {
     int n_done = 0;
