@@ -103,15 +103,17 @@ struct vp_ckpt_team {
     bool is_lead;
     /* Called by processes other than the lead: reports the `n` written files to
      * the lead; n is -1 after a failure. */
-    enum vp_status (*tell)(void *ctx, int64_t step,
-                           const struct vp_ckpt_part *parts, int n,
-                           const atomic_bool *give_up, struct vp_err *err);
+    enum vp_status (*report_files)(void *ctx, int64_t step,
+                                   const struct vp_ckpt_part *parts, int n,
+                                   const atomic_bool *give_up,
+                                   struct vp_err *err);
     /* Called by the lead: collects the files that all others have written, in
      * any order. `parts` has max_parts elements. Returns when no other process
      * is writing, also if one has failed; earlier only if *give_up is true. */
-    enum vp_status (*hear)(void *ctx, int64_t step, struct vp_ckpt_part *parts,
-                           int *n_out, const atomic_bool *give_up,
-                           struct vp_err *err);
+    enum vp_status (*collect_files)(void *ctx, int64_t step,
+                                    struct vp_ckpt_part *parts, int *n_out,
+                                    const atomic_bool *give_up,
+                                    struct vp_err *err);
     int max_parts;
 };
 

@@ -23,7 +23,8 @@ struct job {
     struct vp_manifest manifest;
     struct vp_ckpt_part *parts; /* own parts, then those of the other members */
     int n_parts;
-    bool heard; /* team->hear() was called: the others have ended */
+    bool
+        collected; /* team->collect_files() was called: the others have ended */
     XXH3_state_t *hash;
 };
 
@@ -128,16 +129,17 @@ static int compare_parts(const void *a, const void *b)
 
 /* Lead of a team: waits for the files of the others and adds them to
  * `parts`. */
-static enum vp_status hear_parts(struct job *job, struct vp_err *err)
+static enum vp_status collect_parts(struct job *job, struct vp_err *err)
 {
     const struct vp_ckpt_save *save = job->save;
     int n = 0;
 
     if (!save->team)
         return VP_OK;
-    job->heard = true;
-    VP_TRY(save->team->hear(save->team->ctx, save->step,
-                            job->parts + job->n_parts, &n, save->give_up, err));
+    job->collected = true;
+    VP_TRY(save->team->collect_files(save->team->ctx, save->step,
+                                     job->parts + job->n_parts, &n,
+                                     save->give_up, err));
     job->n_parts += n;
     qsort(job->parts, (size_t)job->n_parts, sizeof(*job->parts), compare_parts);
     for (int i = 1; i < job->n_parts; i++)
@@ -233,8 +235,8 @@ static enum vp_status begin_tmp(struct job *job, struct vp_err *err)
  * first: files that they write during the removal would be left. */
 static void remove_tmp(struct job *job)
 {
-    if (job->parts && !job->heard)
-        hear_parts(job, NULL);
+    if (job->parts && !job->collected)
+        collect_parts(job, NULL);
     vp_io_remove(job->tmp);
 }
 
@@ -248,8 +250,8 @@ static enum vp_status write_own(struct job *job, struct vp_err *err)
     rc = vp_io_sync_folder(job->tmp);
     if (rc != 0)
         return write_fail(job, job->tmp, rc, err);
-    return save->team->tell(save->team->ctx, save->step, job->parts,
-                            job->n_parts, save->give_up, err);
+    return save->team->report_files(save->team->ctx, save->step, job->parts,
+                                    job->n_parts, save->give_up, err);
 }
 
 static enum vp_status write_all(struct job *job, struct vp_err *err)
@@ -258,7 +260,7 @@ static enum vp_status write_all(struct job *job, struct vp_err *err)
 
     VP_TRY(begin_tmp(job, err));
     VP_TRY(write_images(job, err));
-    VP_TRY(hear_parts(job, err));
+    VP_TRY(collect_parts(job, err));
     list_parts(job);
     VP_TRY(write_manifest(job, err));
     rc = vp_io_sync_folder(job->tmp);
@@ -338,8 +340,8 @@ enum vp_status vp_ckpt_save(const char *folder, const struct vp_ckpt_save *save,
         if (st == VP_OK)
             st = write_own(job, err);
         if (st != VP_OK)
-            save->team->tell(save->team->ctx, save->step, NULL, -1,
-                             save->give_up, NULL);
+            save->team->report_files(save->team->ctx, save->step, NULL, -1,
+                                     save->give_up, NULL);
     } else {
         if (st == VP_OK)
             st = write_all(job, err);

@@ -150,9 +150,10 @@ bool vp_world_is_direct(const struct vp_world *world, int a, int b)
     return world->ops->is_direct && world->ops->is_direct(world, a, b);
 }
 
-const char *vp_world_why_not(const struct vp_world *world)
+const char *vp_world_indirect_reason(const struct vp_world *world)
 {
-    return world->ops->why_not ? world->ops->why_not(world) : "";
+    return world->ops->indirect_reason ? world->ops->indirect_reason(world)
+                                       : "";
 }
 
 void vp_world_set_device(struct vp_world *world, struct vp_device *device)

@@ -101,7 +101,7 @@ enum vp_status vp_world_meet(struct vp_world *world, const char *address,
 bool vp_world_is_direct(const struct vp_world *world, int a, int b);
 /* Returns one line with the reason why some ranks cannot send directly; "" if
  * all can, or if the transport has no direct links. */
-const char *vp_world_why_not(const struct vp_world *world);
+const char *vp_world_indirect_reason(const struct vp_world *world);
 /* Sets the device of this process; called before vp_world_meet(). The world
  * borrows it: set NULL before the device is closed, after which direct links
  * can only be freed. Transfers of a direct link wait for events on the device;

@@ -37,7 +37,7 @@ struct vp_world_ops {
     enum vp_status (*meet)(struct vp_world *world, const char *address,
                            struct vp_limit limit);
     bool (*is_direct)(const struct vp_world *world, int a, int b);
-    const char *(*why_not)(const struct vp_world *world);
+    const char *(*indirect_reason)(const struct vp_world *world);
     void (*set_device)(struct vp_world *world, struct vp_device *device);
     enum vp_status (*direct_group_create)(struct vp_world *world,
                                           const int *ranks, int n_members,

@@ -541,8 +541,8 @@ static enum vp_status set_up(struct vp_run_state *run, struct vp_err *err)
         st = make_trainer(run, err);
     run->agreed = st != VP_OK;
     VP_TRY(st);
-    if (run->world && *vp_world_why_not(run->world))
-        notice(run, vp_world_why_not(run->world));
+    if (run->world && *vp_world_indirect_reason(run->world))
+        notice(run, vp_world_indirect_reason(run->world));
     VP_TRY(summarise(run, err));
     if (run->options->elsewhere)
         find_missing(run);

@@ -69,9 +69,10 @@ static struct vp_ckpt_part *parts_of(const struct line *line,
     return line->parts[head - line->head];
 }
 
-static enum vp_status tell(void *ctx, int64_t step,
-                           const struct vp_ckpt_part *parts, int n,
-                           const atomic_bool *give_up, struct vp_err *err)
+static enum vp_status report_files(void *ctx, int64_t step,
+                                   const struct vp_ckpt_part *parts, int n,
+                                   const atomic_bool *give_up,
+                                   struct vp_err *err)
 {
     struct vp_team *team = ctx;
     struct line *line = &team->lines[team->me];
@@ -92,9 +93,10 @@ static enum vp_status tell(void *ctx, int64_t step,
 
 /* ---- Receiving reports -------------------------------------------------- */
 
-static enum vp_status hear_one(struct vp_team *team, int rank, int64_t step,
-                               struct vp_ckpt_part *parts, int *n,
-                               const atomic_bool *give_up, struct vp_err *err)
+static enum vp_status collect_from(struct vp_team *team, int rank, int64_t step,
+                                   struct vp_ckpt_part *parts, int *n,
+                                   const atomic_bool *give_up,
+                                   struct vp_err *err)
 {
     struct line *line = &team->lines[rank];
     struct vp_limit limit = vp_limit_ms(LIMIT_MS);
@@ -123,9 +125,10 @@ static enum vp_status hear_one(struct vp_team *team, int rank, int64_t step,
     return VP_OK;
 }
 
-static enum vp_status hear(void *ctx, int64_t step, struct vp_ckpt_part *parts,
-                           int *n_out, const atomic_bool *give_up,
-                           struct vp_err *err)
+static enum vp_status collect_files(void *ctx, int64_t step,
+                                    struct vp_ckpt_part *parts, int *n_out,
+                                    const atomic_bool *give_up,
+                                    struct vp_err *err)
 {
     struct vp_team *team = ctx;
     enum vp_status st = VP_OK;
@@ -137,8 +140,8 @@ static enum vp_status hear(void *ctx, int64_t step, struct vp_ckpt_part *parts,
         enum vp_status one = VP_OK;
 
         if (r != team->lead)
-            one = hear_one(team, r, step, parts, &n, give_up,
-                           st == VP_OK ? err : NULL);
+            one = collect_from(team, r, step, parts, &n, give_up,
+                               st == VP_OK ? err : NULL);
         st = st == VP_OK ? one : st;
     }
     vp_blocking_end(call);
@@ -189,8 +192,8 @@ enum vp_status vp_team_create(struct vp_world *world, int n_blocks,
         team->ckpt = (struct vp_ckpt_team){
             .ctx = team,
             .is_lead = vp_world_is_mine(world, team->lead),
-            .tell = tell,
-            .hear = hear,
+            .report_files = report_files,
+            .collect_files = collect_files,
             .max_parts = n_blocks,
         };
         team->lines = calloc((size_t)team->n_ranks, sizeof(*team->lines));

@@ -346,9 +346,10 @@ static void a_failed_team_leaves_nothing(void **state)
     broken.fsync = no_fsync;
     for (int own = 0; own < 2; own++) {
         struct late late = { own ? VP_OK : VP_ERR_IO, 0 };
-        const struct vp_ckpt_team team = {
-            .ctx = &late, .is_lead = true, .hear = hear_late, .max_parts = 2
-        };
+        const struct vp_ckpt_team team = { .ctx = &late,
+                                           .is_lead = true,
+                                           .collect_files = hear_late,
+                                           .max_parts = 2 };
         const struct vp_ckpt_save save = { .step = 5,
                                            .score = (double)NAN,
                                            .facts = "{}",

@@ -296,7 +296,7 @@ static const char *wanted;
 
 static void mpi_does_it_all(void **state)
 {
-    const char *why = vp_world_why_not(comm_processes);
+    const char *why = vp_world_indirect_reason(comm_processes);
 
     (void)state;
     assert_non_null(strstr(why, wanted));

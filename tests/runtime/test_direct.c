@@ -199,7 +199,7 @@ static void processes_give_the_bits_of_threads(void **state)
     atomic_store(&n_host_bytes, 0);
     if (run_create(&processes, &setup, 0, &err) != VP_OK)
         fail_msg("%s", err.text);
-    assert_string_equal(vp_world_why_not(world), "");
+    assert_string_equal(vp_world_indirect_reason(world), "");
     assert_true(vp_world_is_direct(world, 0, 1) == direct);
     check_price(&processes);
     before = direct ? bytes_sent() : 0;

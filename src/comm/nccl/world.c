@@ -267,7 +267,7 @@ static bool is_direct(const struct vp_world *world, int a, int b)
     return nccl->serves && nccl->gpu[a] != nccl->gpu[b];
 }
 
-static const char *why_not(const struct vp_world *world)
+static const char *indirect_reason(const struct vp_world *world)
 {
     return vp_nccl_world_of(world)->why.text;
 }
@@ -362,7 +362,7 @@ static void build_on(struct vp_nccl_world *nccl, struct vp_world *world)
     nccl->ops.channel_create = channel_create;
     nccl->ops.meet = meet;
     nccl->ops.is_direct = is_direct;
-    nccl->ops.why_not = why_not;
+    nccl->ops.indirect_reason = indirect_reason;
     nccl->ops.set_device = set_device;
     nccl->ops.direct_group_create = vp_nccl_group_create;
     nccl->ops.direct_gather_create = vp_nccl_gather_create;

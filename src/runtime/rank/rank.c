@@ -239,7 +239,7 @@ static enum vp_status give_logits(struct vp_rank *rank,
     logits.dtype = graph->values[graph->logits].dtype;
     logits.rows = graph->values[graph->logits].rows;
     logits.cols = graph->values[graph->logits].cols;
-    return vp_remote_give_logits(rank, &logits);
+    return vp_remote_send_logits(rank, &logits);
 }
 
 /* Reports the loss of a minibatch, on the last stage. In training it is called
@@ -266,7 +266,7 @@ static enum vp_status note_result(struct vp_rank *rank,
     if (eval)
         VP_TRY(give_logits(rank, rs, slot));
     note.of.result.n_logits = vp_remote_n_logits(rank->pipeline);
-    return vp_remote_tell(rank, &note);
+    return vp_remote_send_note(rank, &note);
 }
 
 /* All members of a group have the same result; the first one reports it. */
@@ -641,9 +641,9 @@ static enum vp_status say_done(struct vp_rank *rank)
         struct vp_note stats = { .kind = VP_NOTE_STATS, .stage = i };
 
         vp_stage_stats_add(&rank->stages[i], &stats.of.stats);
-        VP_TRY(vp_remote_tell(rank, &stats));
+        VP_TRY(vp_remote_send_note(rank, &stats));
     }
-    return vp_remote_tell(rank, &note);
+    return vp_remote_send_note(rank, &note);
 }
 
 /* Waits until the device is idle. Not done between pieces of a stream, where

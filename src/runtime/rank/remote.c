@@ -39,8 +39,8 @@ static struct vp_limit limit_of(const struct vp_pipeline *pipeline)
 
 /* ---- Orders ------------------------------------------------------------- */
 
-enum vp_status vp_remote_give(struct vp_pipeline *pipeline,
-                              const struct vp_order *order)
+enum vp_status vp_remote_send_order(struct vp_pipeline *pipeline,
+                                    const struct vp_order *order)
 {
     for (int r = 0; pipeline->remote && r < pipeline->n_ranks; r++) {
         struct line *line = pipeline->remote->lines[r];
@@ -56,7 +56,7 @@ enum vp_status vp_remote_give(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
-bool vp_remote_take(struct vp_pipeline *pipeline, struct vp_order *out)
+bool vp_remote_take_order(struct vp_pipeline *pipeline, struct vp_order *out)
 {
     struct line *line = pipeline->remote->lines[pipeline->me];
     void *buffer;
@@ -106,7 +106,7 @@ static enum vp_status send_part(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
-enum vp_status vp_remote_give_logits(struct vp_rank *rank,
+enum vp_status vp_remote_send_logits(struct vp_rank *rank,
                                      const struct vp_logits *logits)
 {
     struct vp_pipeline *pipeline = rank->pipeline;
@@ -234,7 +234,8 @@ static void take_note(struct vp_pipeline *pipeline, struct vp_rank *rank,
     }
 }
 
-enum vp_status vp_remote_tell(struct vp_rank *rank, const struct vp_note *note)
+enum vp_status vp_remote_send_note(struct vp_rank *rank,
+                                   const struct vp_note *note)
 {
     struct vp_pipeline *pipeline = rank->pipeline;
     struct line *line;
@@ -253,7 +254,7 @@ enum vp_status vp_remote_tell(struct vp_rank *rank, const struct vp_note *note)
     return VP_OK;
 }
 
-void vp_remote_hear(struct vp_pipeline *pipeline, struct vp_rank *ranks)
+void vp_remote_handle_notes(struct vp_pipeline *pipeline, struct vp_rank *ranks)
 {
     if (pipeline->remote)
         hear_logits(pipeline, 0);

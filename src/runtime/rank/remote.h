@@ -31,10 +31,10 @@ struct vp_order {
 };
 
 /* Sends an order from the lead to all other processes. */
-enum vp_status vp_remote_give(struct vp_pipeline *pipeline,
-                              const struct vp_order *order);
+enum vp_status vp_remote_send_order(struct vp_pipeline *pipeline,
+                                    const struct vp_order *order);
 /* Takes the next order, not in the lead. Returns false if none has arrived. */
-bool vp_remote_take(struct vp_pipeline *pipeline, struct vp_order *out);
+bool vp_remote_take_order(struct vp_pipeline *pipeline, struct vp_order *out);
 
 /* ---- Notes -------------------------------------------------------------- */
 
@@ -50,7 +50,8 @@ enum { VP_NOTE_EVENTS = 8 };
 
 struct vp_note {
     enum vp_note_kind kind;
-    bool stop; /* this process got a stop request; set by vp_remote_tell() */
+    bool
+        stop; /* this process got a stop request; set by vp_remote_send_note() */
     int stage; /* UPDATE, STATS: index in the rank's stages */
     int64_t number;
     union {
@@ -77,9 +78,11 @@ struct vp_note {
 
 /* Sends a note to the lead, which may be this process. Call it on the thread of
  * the rank, or on any thread while that one is idle. */
-enum vp_status vp_remote_tell(struct vp_rank *rank, const struct vp_note *note);
+enum vp_status vp_remote_send_note(struct vp_rank *rank,
+                                   const struct vp_note *note);
 /* Handles all notes that have arrived. Called by the lead. */
-void vp_remote_hear(struct vp_pipeline *pipeline, struct vp_rank *ranks);
+void vp_remote_handle_notes(struct vp_pipeline *pipeline,
+                            struct vp_rank *ranks);
 
 /* ---- Logits ------------------------------------------------------------- */
 
@@ -88,7 +91,7 @@ void vp_remote_hear(struct vp_pipeline *pipeline, struct vp_rank *ranks);
  * sends them in messages of at most VP_REMOTE_LOGITS_BYTES, but at least one
  * row. */
 enum { VP_REMOTE_LOGITS_BYTES = 1 << 20 };
-enum vp_status vp_remote_give_logits(struct vp_rank *rank,
+enum vp_status vp_remote_send_logits(struct vp_rank *rank,
                                      const struct vp_logits *logits);
 /* Returns the number of messages with logits that this process has sent. */
 uint64_t vp_remote_n_logits(const struct vp_pipeline *pipeline);

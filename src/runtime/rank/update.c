@@ -252,7 +252,7 @@ static enum vp_status report_update(struct vp_rank *rank,
 
     if (!rank->pipeline->is_lead)
         vp_stage_stats_add(rs, &note.of.update.stats);
-    return vp_remote_tell(rank, &note);
+    return vp_remote_send_note(rank, &note);
 }
 
 static enum vp_status report_late(struct vp_rank *rank)

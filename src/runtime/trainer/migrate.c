@@ -324,7 +324,7 @@ static enum vp_status order(struct vp_trainer *trainer, enum vp_order_kind kind,
                             struct vp_err *err)
 {
     const struct vp_order order = { .kind = kind };
-    enum vp_status st = vp_remote_give(&trainer->pipeline, &order);
+    enum vp_status st = vp_remote_send_order(&trainer->pipeline, &order);
 
     if (st == VP_ERR_ABORTED)
         return vp_world_status(trainer->pipeline.world, err);

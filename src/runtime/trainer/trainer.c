@@ -120,7 +120,7 @@ bool vp_trainer_nap(struct vp_trainer *trainer, int rank,
                                                      : SLICE_MS;
 
     if (pipeline->remote && pipeline->is_lead)
-        vp_remote_hear(pipeline, trainer->ranks);
+        vp_remote_handle_notes(pipeline, trainer->ranks);
     if (trainer->ranks[rank].is_here || !trainer->config.plan.forward_only)
         return vp_counter_wait(counter, target, vp_limit_ms(slice), NULL) ==
                VP_OK;
@@ -425,8 +425,8 @@ bool vp_trainer_free(struct vp_trainer *trainer)
     vp_older_versions_release(&trainer->older);
     if (trainer->pipeline.is_lead && trainer->pipeline.remote &&
         !trainer->pipeline.is_left)
-        vp_remote_give(&trainer->pipeline,
-                       &(struct vp_order){ .kind = VP_ORDER_END });
+        vp_remote_send_order(&trainer->pipeline,
+                             &(struct vp_order){ .kind = VP_ORDER_END });
     if (trainer->n_threads > 0)
         vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_EXIT });
     for (int r = 0; r < trainer->n_threads; r++)

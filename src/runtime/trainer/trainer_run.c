@@ -173,7 +173,7 @@ static enum vp_status say_trace(struct vp_trainer *trainer, struct vp_err *err)
         }
         note.of.trace.n = (int)k;
         note.number = (int64_t)(left - k);
-        if (vp_remote_tell(rank, &note) != VP_OK)
+        if (vp_remote_send_note(rank, &note) != VP_OK)
             return vp_err_set(err, VP_ERR_TIMEOUT,
                               "sending the trace to rank 0 timed out");
         if (left == k)
@@ -291,7 +291,7 @@ static enum vp_status obey(struct vp_trainer *trainer,
 static enum vp_status order(struct vp_trainer *trainer,
                             const struct vp_order *what, struct vp_err *err)
 {
-    enum vp_status st = vp_remote_give(&trainer->pipeline, what);
+    enum vp_status st = vp_remote_send_order(&trainer->pipeline, what);
 
     if (st == VP_ERR_ABORTED)
         return vp_world_status(trainer->pipeline.world, err);
@@ -342,7 +342,7 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
         if (stop && *stop)
             atomic_store(&pipeline->stop_asked, true);
         vp_world_poll(pipeline->world);
-        if (vp_remote_take(pipeline, &next)) {
+        if (vp_remote_take_order(pipeline, &next)) {
             st = obey(trainer, &next, err);
             order_ns = vp_clock_ns();
         } else if (vp_world_status(pipeline->world, NULL) != VP_OK) {
@@ -468,7 +468,7 @@ static bool wait_result(struct vp_trainer *trainer, int m)
     while (atomic_load(&result->n_minibatches) != m + 1) {
         if (!vp_trainer_watch(trainer))
             return false;
-        vp_remote_hear(&trainer->pipeline, trainer->ranks);
+        vp_remote_handle_notes(&trainer->pipeline, trainer->ranks);
         nanosleep(&pause, NULL);
     }
     return vp_world_status(trainer->pipeline.world, NULL) == VP_OK;
@@ -699,7 +699,7 @@ static enum vp_status gather_traces(struct vp_trainer *trainer,
     for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         while (!trainer->ranks[r].is_here &&
                !atomic_load(&trainer->ranks[r].is_heard)) {
-            vp_remote_hear(&trainer->pipeline, trainer->ranks);
+            vp_remote_handle_notes(&trainer->pipeline, trainer->ranks);
             if (!vp_trainer_watch(trainer))
                 return vp_world_status(trainer->pipeline.world, err);
             nanosleep(&pause, NULL);

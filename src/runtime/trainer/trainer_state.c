@@ -277,7 +277,7 @@ enum vp_status vp_trainer_save(struct vp_trainer *trainer,
     const struct vp_order order = { .kind = VP_ORDER_SAVE,
                                     .step = trainer->n_steps };
 
-    if (vp_remote_give(&trainer->pipeline, &order) != VP_OK)
+    if (vp_remote_send_order(&trainer->pipeline, &order) != VP_OK)
         return vp_err_set(err, VP_ERR_TIMEOUT,
                           "another process does not respond; see its log");
     return vp_trainer_save_here(trainer, saver, trainer->n_steps, err);

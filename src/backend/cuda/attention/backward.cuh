@@ -124,22 +124,22 @@ typedef uint32_t kept_words[2][2][GROUP_KEYS];
 
 /* Generates the dropout mask of 64 queries from q0 on and 128 keys from k0 on,
  * by a warpgroup. */
-static __device__ void roll_tile(kept_words &words, struct dice dice,
+static __device__ void draw_tile(kept_words &words, struct mask_key key,
                                  const struct vp_attention_head &h, int q0,
                                  int k0)
 {
     int lane = (int)threadIdx.x % 32;
     int c = lane % 4, key_c = lane / 4 % 4, half = lane / 16;
-    struct sieve sieve = sieve_of(dice.threshold);
+    struct sieve sieve = sieve_of(key.threshold);
     uint32_t kept[2] = { 0, 0 };
 
-    dice.sample += (uint64_t)h.sample;
-    dice.head += (uint32_t)h.index;
+    key.sample += (uint64_t)h.sample;
+    key.head += (uint32_t)h.index;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        struct vp_rng4 bits = roll(dice, q0 + 32 * half + i / 2 * 16,
-                                   k0 + 32 * group_warp(), 2 * c + i % 2,
-                                   key_c);
+        struct vp_rng4 bits = draw_bits(key, q0 + 32 * half + i / 2 * 16,
+                                        k0 + 32 * group_warp(), 2 * c + i % 2,
+                                        key_c);
 
 #pragma unroll
         for (int a = 0; a < 2; a++)

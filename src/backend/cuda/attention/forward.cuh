@@ -61,11 +61,12 @@ static __device__ inline void softmax_scores(struct softmax &z,
 
 /* Dropout mask of 16 queries by 32 keys: bit 7 of byte i % 4 of word i / 4 is
  * set if element i of the lane's group (note [dropout]) is kept. */
-static __device__ inline void roll_kept(uint32_t (&kept)[4],
-                                        const struct dice &dice, int q0, int k0)
+static __device__ inline void draw_kept(uint32_t (&kept)[4],
+                                        const struct mask_key &key, int q0,
+                                        int k0)
 {
-    struct vp_rng4 bits = roll(dice, q0, k0, lane_g(), lane_c());
-    struct sieve sieve = sieve_of(dice.threshold);
+    struct vp_rng4 bits = draw_bits(key, q0, k0, lane_g(), lane_c());
+    struct sieve sieve = sieve_of(key.threshold);
 
 #pragma unroll
     for (int i = 0; i < 4; i++)

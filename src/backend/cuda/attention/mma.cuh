@@ -297,13 +297,13 @@ static __device__ inline void hide(float (*scores)[4], uint32_t allowed,
 }
 
 /* Arguments from which the dropout mask of a head is generated. */
-struct dice {
+struct mask_key {
     uint64_t seed, sample;
     uint32_t op, head, threshold;
 };
 
-static __device__ inline struct dice dice_of(const struct vp_attention_call &x,
-                                             const struct vp_attention_head &h)
+static __device__ inline struct mask_key mask_key_of(
+    const struct vp_attention_call &x, const struct vp_attention_head &h)
 {
     if (!x.drop.threshold)
         return {};
@@ -313,21 +313,21 @@ static __device__ inline struct dice dice_of(const struct vp_attention_call &x,
 
 /* Random bytes of the group of lane (g, c): queries q0 + g and q0 + g + 8, keys
  * k0 + 8j + 2c and the next. */
-static __device__ inline struct vp_rng4 roll(const struct dice &dice, int q0,
-                                             int k0, int g, int c)
+static __device__ inline struct vp_rng4 draw_bits(const struct mask_key &key,
+                                                  int q0, int k0, int g, int c)
 {
-    return vp_rng(dice.seed, VP_RNG_DROPOUT, dice.op,
+    return vp_rng(key.seed, VP_RNG_DROPOUT, key.op,
                   (uint32_t)(q0 / 16) << 16 | (uint32_t)(k0 / 32),
-                  dice.head << 8 | (uint32_t)(g << 2 | c), dice.sample);
+                  key.head << 8 | (uint32_t)(g << 2 | c), key.sample);
 }
 
 /* Random bytes for 16 queries by 32 keys: byte[j][i] belongs to element i of
  * fragment j. */
-static __device__ inline void roll_queries(uint32_t (&byte)[4][4],
-                                           const struct dice &dice, int q0,
+static __device__ inline void draw_queries(uint32_t (&byte)[4][4],
+                                           const struct mask_key &key, int q0,
                                            int k0)
 {
-    struct vp_rng4 bits = roll(dice, q0, k0, lane_g(), lane_c());
+    struct vp_rng4 bits = draw_bits(key, q0, k0, lane_g(), lane_c());
 
 #pragma unroll
     for (int j = 0; j < 4; j++)

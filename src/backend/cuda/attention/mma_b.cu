@@ -49,19 +49,19 @@ static __device__ void swap_per_query(const struct vp_attention_call &x,
 template <bool DROPS>
 static __device__ void gradients_q(float (&ds)[4][4], const float (&s)[4][4],
                                    const struct vp_attention_call &x,
-                                   const struct dice &dice, int q0, int k0,
+                                   const struct mask_key &key, int q0, int k0,
                                    const float (&lse)[2],
                                    const float (&delta)[2])
 {
     uint32_t byte[4][4];
 
     if (DROPS)
-        roll_queries(byte, dice, q0, k0);
+        draw_queries(byte, key, q0, k0);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            bool dropped = DROPS && byte[j][i] < dice.threshold;
+            bool dropped = DROPS && byte[j][i] < key.threshold;
             float keep = dropped ? 0.0f : x.drop.scale;
             float p = vp_exp2(
                 fmaf(x.scale * LOG2E, s[j][i], -LOG2E * lse[i / 2]));
@@ -86,7 +86,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 3 : 2)
     int n_keys = x.causal ? min(block_q + ROWS, x.k_len) : x.k_len;
     vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, h);
     vp_rows<const T> values = vp_k_rows<const T>(x.v, x.ld_kv, x, h);
-    struct dice dice = dice_of(x, h);
+    struct mask_key key = mask_key_of(x, h);
     uint32_t queries[1][D / 16][4], dout[1][D / 16][4], out[D / 16][4];
     float dq[1][D / 8][4] = {}, delta[2], lse[2];
     float factor[2] = { x.scale, x.scale };
@@ -119,7 +119,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 3 : 2)
             dot_rows<T, D, 1, STEP>(s, queries, &k_tile[now][i]);
             dot_rows<T, D, 1, STEP>(ds, dout, &v_tile[now][i]);
             hide(s[0], allowed[(k0 + i) / 32], x.causal, q0, k0 + i);
-            gradients_q<DROPS>(ds[0], s[0], x, dice, q0, k0 + i, lse, delta);
+            gradients_q<DROPS>(ds[0], s[0], x, key, q0, k0 + i, lse, delta);
             round_rows<T>(ds16[0], ds[0]);
             add_rows<T, D, 1, STEP>(dq, ds16, &k_tile[now][i]);
         }
@@ -151,20 +151,20 @@ static __device__ void hide_earlier(float (*scores)[4], int q0, int k0)
     }
 }
 
-/* Like roll_queries(), in fragments of 16 keys by 32 queries: element i of
+/* Like draw_queries(), in fragments of 16 keys by 32 queries: element i of
  * fragment n is key k0 + g + 8 (i / 2), query q0 + 8n + 2c + i % 2. A lane
  * needs bytes of two groups, those of queries 2c and 2c + 1, and so does its
  * neighbour with key g ^ 1: each generates one group, and they exchange. */
-static __device__ void roll_keys(uint32_t (&byte)[4][4],
-                                 const struct dice &dice, int q0, int k0)
+static __device__ void draw_keys(uint32_t (&byte)[4][4],
+                                 const struct mask_key &key, int q0, int k0)
 {
     int g = lane_g(), odd = g % 2;
     bool upper = k0 / 16 % 2; /* second half of a group's 32 keys */
 
 #pragma unroll
     for (int big_q = 0; big_q < 2; big_q++) {
-        struct vp_rng4 bits = roll(dice, q0 + 16 * big_q, k0,
-                                   2 * lane_c() + odd, g / 2);
+        struct vp_rng4 bits = draw_bits(key, q0 + 16 * big_q, k0,
+                                        2 * lane_c() + odd, g / 2);
 #pragma unroll
         for (int a = 0; a < 2; a++) {
             uint32_t mine = upper ? bits.v[2 * a + 1] : bits.v[2 * a];
@@ -203,13 +203,13 @@ static __device__ void load_per_query(float *lse, float *delta,
 template <bool DROPS>
 static __device__ void gradients_kv(float (&p)[4][4], float (&ds)[4][4],
                                     const struct vp_attention_call &x,
-                                    const struct dice &dice, int q0, int k0,
+                                    const struct mask_key &key, int q0, int k0,
                                     const float *lse, const float *delta)
 {
     uint32_t byte[4][4];
 
     if (DROPS)
-        roll_keys(byte, dice, q0, k0);
+        draw_keys(byte, key, q0, k0);
 #pragma unroll
     for (int n = 0; n < 4; n++) {
         float2 lse2 = *(const float2 *)&lse[8 * n + 2 * lane_c()];
@@ -217,7 +217,7 @@ static __device__ void gradients_kv(float (&p)[4][4], float (&ds)[4][4],
 
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            bool dropped = DROPS && byte[n][i] < dice.threshold;
+            bool dropped = DROPS && byte[n][i] < key.threshold;
             float keep = dropped ? 0.0f : x.drop.scale;
             float q_lse = i % 2 ? lse2.y : lse2.x;
             float q_delta = i % 2 ? delta2.y : delta2.x;
@@ -261,7 +261,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 3 : 2)
     int first_q = x.causal ? block_k : 0;
     vp_rows<const T> queries = vp_q_rows<const T>(x.q, x.ld_q, x, h);
     vp_rows<const T> douts = vp_q_rows<const T>(x.dout, x.ld_out, x, h);
-    struct dice dice = dice_of(x, h);
+    struct mask_key key = mask_key_of(x, h);
     uint32_t keys[1][D / 16][4], values[1][D / 16][4];
     float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
     float k_factor[2] = { x.scale, x.scale };
@@ -292,7 +292,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 3 : 2)
             dot_rows<T, D, 1, STEP>(ds, values, &dout_tile[now][i]);
             if (x.causal)
                 hide_earlier(p[0], q0 + i, k0);
-            gradients_kv<DROPS>(p[0], ds[0], x, dice, q0 + i, k0, &lse[now][i],
+            gradients_kv<DROPS>(p[0], ds[0], x, key, q0 + i, k0, &lse[now][i],
                                 &delta[now][i]);
             round_rows<T>(p16[0], p[0]);
             round_rows<T>(ds16[0], ds[0]);

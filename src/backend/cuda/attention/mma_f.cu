@@ -11,11 +11,14 @@ enum {
 
 /* Adds one tile of keys and values to the warp's queries, which begin at q0. */
 template <typename T, int D, bool DROPS>
-static __device__ void forward_tile(
-    struct softmax &z, float (&acc)[1][D / 8][4],
-    const uint32_t (&queries)[1][D / 16][4], const T (*keys)[D + PAD],
-    const T (*values)[D + PAD], const uint32_t *allowed,
-    const struct vp_attention_call &x, const struct dice &dice, int q0, int k0)
+static __device__ void forward_tile(struct softmax &z,
+                                    float (&acc)[1][D / 8][4],
+                                    const uint32_t (&queries)[1][D / 16][4],
+                                    const T (*keys)[D + PAD],
+                                    const T (*values)[D + PAD],
+                                    const uint32_t *allowed,
+                                    const struct vp_attention_call &x,
+                                    const struct mask_key &key, int q0, int k0)
 {
     float p[1][TILE / 8][4], fade[2];
     uint32_t kept[TILE / 32][4];
@@ -23,7 +26,7 @@ static __device__ void forward_tile(
     /* Done first, to run beside the products on the tensor cores. */
 #pragma unroll
     for (int i = 0; i < TILE / 32 && DROPS; i++)
-        roll_kept(kept[i], dice, q0, k0 + 32 * i);
+        draw_kept(kept[i], key, q0, k0 + 32 * i);
     dot_rows<T, D, 1, TILE>(p, queries, keys);
 #pragma unroll
     for (int i = 0; i < TILE / 32; i++)
@@ -55,7 +58,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, D <= 64 ? 2 : 1)
     int warp_keys = x.causal ? q0 + 16 : n_keys; /* keys that this warp sees */
     vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, h);
     vp_rows<const T> values = vp_k_rows<const T>(x.v, x.ld_kv, x, h);
-    struct dice dice = dice_of(x, h);
+    struct mask_key key = mask_key_of(x, h);
     struct softmax z = { { -INFINITY, -INFINITY }, { 0.0f, 0.0f } };
     uint32_t queries[1][D / 16][4];
     float acc[1][D / 8][4] = {};
@@ -77,7 +80,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, D <= 64 ? 2 : 1)
         finish_tile();
         if (k0 < warp_keys && any_allowed(allowed, k0))
             forward_tile<T, D, DROPS>(z, acc, queries, k_tile[now], v_tile[now],
-                                      allowed, x, dice, q0, k0);
+                                      allowed, x, key, q0, k0);
         __syncthreads(); /* the tile is overwritten next */
     }
     forward_end<T>(x, h, q0, z, acc[0]);

@@ -147,8 +147,10 @@ static __device__ void store_rows(const vp_rows<T> &dst, int row, int col,
 
 /* Sets s.keep for queries [q0, + TILE) and keys [k0, + TILE): note [dropout] in
  * base/rng.h. Each thread generates one of the tile's 256 groups of 16. */
-static __device__ void roll(struct stage &s, const struct vp_attention_call &x,
-                            const struct vp_attention_head &h, int q0, int k0)
+static __device__ void draw_bits(struct stage &s,
+                                 const struct vp_attention_call &x,
+                                 const struct vp_attention_head &h, int q0,
+                                 int k0)
 {
     int big_q = (int)threadIdx.x / 64, big_k = (int)threadIdx.x / 32 % 2;
     int g = (int)threadIdx.x / 4 % 8, c = (int)threadIdx.x % 4;
@@ -269,7 +271,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         int k = k0 + own_col();
         float w[OWN][OWN];
 
-        roll(s, x, h, q0, k0);
+        draw_bits(s, x, h, q0, k0);
         dot_rows(w, s, queries, q0, keys, k0);
         softmax_tile(z, w, x, h, q, k);
 #pragma unroll
@@ -361,7 +363,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         int k = k0 + own_col();
         float w[OWN][OWN], ds[OWN][OWN];
 
-        roll(s, x, h, q0, k0);
+        draw_bits(s, x, h, q0, k0);
         dot_rows(w, s, queries, q0, keys, k0);
         dot_rows(ds, s, douts, q0, values, k0);
 #pragma unroll
@@ -394,7 +396,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         int q = q0 + own_col();
         float w[OWN][OWN], ds[OWN][OWN];
 
-        roll(s, x, h, q0, k0);
+        draw_bits(s, x, h, q0, k0);
         dot_rows(w, s, keys, k0, queries, q0);
         dot_rows(ds, s, values, k0, douts, q0);
 #pragma unroll

@@ -266,7 +266,7 @@ static __device__ void roll_all(shared_memory<T> &shared,
                                 const struct vp_attention_call &x,
                                 const struct vp_key_tiles &w)
 {
-    struct dice dice = dice_of(x, {});
+    struct mask_key key = mask_key_of(x, {});
     int step = 0;
 
     for (struct key_tile t = first_key_tile(x); t.number < w.n_heads;
@@ -276,7 +276,7 @@ static __device__ void roll_all(shared_memory<T> &shared,
         for (int tile = vp_key_tile_first_query_tile(&w, &t);
              tile < vp_key_tile_end_query_tile(&w, &t); tile++) {
             wait_for_last<DICE_READ>(shared, step);
-            roll_tile(shared.kept[step % STAGES], dice, t.head, tile * QUERIES,
+            draw_tile(shared.kept[step % STAGES], key, t.head, tile * QUERIES,
                       t.index * KEYS);
             arrive_at<ROLLED>(shared, step++);
         }

@@ -56,12 +56,12 @@ static __device__ void weigh(struct softmax &z, float (&acc)[8][4],
 }
 
 template <bool DROPS>
-static __device__ void roll_tile(uint32_t (&kept)[TILE / 32][4],
-                                 const struct dice &dice, int q0, int k0)
+static __device__ void draw_tile(uint32_t (&kept)[TILE / 32][4],
+                                 const struct mask_key &key, int q0, int k0)
 {
 #pragma unroll
     for (int i = 0; i < TILE / 32 && DROPS; i++)
-        roll_kept(kept[i], dice, q0, k0 + 32 * i);
+        draw_kept(kept[i], key, q0, k0 + 32 * i);
 }
 
 /* Waits for the tile at k0, and starts to load the second tile after it. */
@@ -100,7 +100,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     int n_keys = x.causal ? min(block_q + ROWS, x.k_len) : x.k_len;
     vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, h);
     vp_rows<const T> values = vp_k_rows<const T>(x.v, x.ld_kv, x, h);
-    struct dice dice = dice_of(x, h);
+    struct mask_key key = mask_key_of(x, h);
     struct softmax z = { { -INFINITY, -INFINITY }, { 0.0f, 0.0f } };
     uint32_t queries[4][4], p16[4][4], kept[TILE / 32][4];
     float acc[8][4] = {}, p[8][4];
@@ -114,7 +114,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     vp_wg_fence();
     vp_wg_product<T, false, false>(p, queries, vp_wg_tile_of(shared.keys[0]));
     vp_wg_commit();
-    roll_tile<DROPS>(kept, dice, q0, 0);
+    draw_tile<DROPS>(kept, key, q0, 0);
     vp_wg_wait<0>(p);
     hide_tile(p, shared.allowed, x.causal, q0, 0);
     weigh<T, DROPS>(z, acc, p, p16, kept, x.scale * LOG2E);
@@ -130,7 +130,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         vp_wg_product<T, true, true>(acc, p16,
                                      vp_wg_tile_of(shared.values[last]));
         vp_wg_commit();
-        roll_tile<DROPS>(kept, dice, q0, k0);
+        draw_tile<DROPS>(kept, key, q0, k0);
         vp_wg_wait<1>(p);
         hide_tile(p, shared.allowed, x.causal, q0, k0);
         weigh<T, DROPS>(z, acc, p, p16, kept, x.scale * LOG2E);

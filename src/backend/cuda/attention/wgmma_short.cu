@@ -104,13 +104,13 @@ static __device__ uint32_t finish_head(shared_memory<T> &shared, int stage,
                                        const struct head_words &words,
                                        const struct vp_attention_call &x,
                                        const struct vp_attention_head &h,
-                                       const struct dice &dice)
+                                       const struct mask_key &key)
 {
     int tile = group_index();
     uint32_t seen = __ballot_sync(0xFFFFFFFFu, words.seen);
 
     if (DROPS)
-        roll_tile(shared.kept[tile], dice, h, tile * QUERIES, 0);
+        draw_tile(shared.kept[tile], key, h, tile * QUERIES, 0);
     vp_barrier_wait(&shared.arrived[stage], phase);
     set_stats(shared.lse[tile], shared.delta[tile],
               shared.heads[stage].douts[tile],
@@ -265,7 +265,7 @@ static __global__ void __launch_bounds__(OWNERS, 1)
 {
     extern __shared__ __align__(VP_WG_ALIGN) unsigned char memory[];
     shared_memory<T> &shared = *(shared_memory<T> *)memory;
-    struct dice dice = dice_of(x, {});
+    struct mask_key key = mask_key_of(x, {});
     struct head_words words;
     int stage = 0, phase = 0;
 
@@ -281,7 +281,7 @@ static __global__ void __launch_bounds__(OWNERS, 1)
         struct vp_attention_head h = vp_attention_head_of(x, i);
         head_rows<T> &rows = shared.heads[stage];
         uint32_t seen = finish_head<T, DROPS>(shared, stage, phase, words, x, h,
-                                              dice);
+                                              key);
         bool has_keys = group_index() < tiles_of(x.k_len);
 
         start_head(shared, stage ^ 1, words, x, maps, i + gridDim.x);

@@ -31,7 +31,7 @@ struct maps {
 };
 
 /* Dropout mask of the warp's queries, one word for 32 keys: the four words of
- * roll_kept(), number i shifted right by i bits. */
+ * draw_kept(), number i shifted right by i bits. */
 struct kept {
     uint32_t words[MAX_LEN / 32];
 };
@@ -100,12 +100,12 @@ static __device__ inline void set_seen(uint32_t *allowed, int32_t seen)
 
 /* ---- Dropout ------------------------------------------------------------ */
 
-static __device__ inline uint32_t roll_word(const struct dice &dice, int q0,
+static __device__ inline uint32_t draw_word(const struct mask_key &key, int q0,
                                             int k0)
 {
     uint32_t kept[4], word = 0;
 
-    roll_kept(kept, dice, q0, k0);
+    draw_kept(kept, key, q0, k0);
 #pragma unroll
     for (int i = 0; i < 4; i++)
         word |= (kept[i] & 0x80808080u) >> i;
@@ -113,16 +113,16 @@ static __device__ inline uint32_t roll_word(const struct dice &dice, int q0,
 }
 
 /* Generates the mask of both tiles of keys, or of the only one. */
-static __device__ inline void roll_head(struct kept &kept,
-                                        const struct dice &dice, int q0,
+static __device__ inline void draw_head(struct kept &kept,
+                                        const struct mask_key &key, int q0,
                                         int k_len)
 {
-    kept.words[0] = roll_word(dice, q0, 0);
-    kept.words[1] = roll_word(dice, q0, 32);
+    kept.words[0] = draw_word(key, q0, 0);
+    kept.words[1] = draw_word(key, q0, 32);
     if (k_len <= TILE)
         return;
-    kept.words[2] = roll_word(dice, q0, 64);
-    kept.words[3] = roll_word(dice, q0, 96);
+    kept.words[2] = draw_word(key, q0, 64);
+    kept.words[3] = draw_word(key, q0, 96);
 }
 
 /* Rounds the probabilities of a tile; 0 where dropped. */
@@ -254,7 +254,7 @@ static __global__ void __launch_bounds__(OWNERS, BLOCKS)
         int q0 = first_row();
 
         if (DROPS) /* done first, while the head is loaded */
-            roll_head(kept, dice_of(x, h), q0, x.k_len);
+            draw_head(kept, mask_key_of(x, h), q0, x.k_len);
         set_seen(shared.allowed[stage], seen);
         vp_tma_wait_read();
         __syncthreads(); /* the head before is no longer used */
