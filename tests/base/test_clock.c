@@ -113,7 +113,7 @@ static void test_cores(void **state)
     (void)state;
     assert_true(now.ran_ns > 0 && now.delayed_ns >= 0);
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
-        /* a hundredth of the shortest time that is enough evidence */
+        /* A hundredth of the shortest time that is enough evidence. */
         const int64_t unit = VP_CORES_EVIDENCE_NS / 100;
 
         now.ran_ns = before.ran_ns + cases[i].ran * unit;

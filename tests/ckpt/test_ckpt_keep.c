@@ -135,7 +135,7 @@ static void what_cannot_be_read_is_kept(void **state)
         "step-1 step-2 step-4 ",
         "step-1 step-2 step-4 ",
         "step-1 step-4 ",
-        /* if step 1 were ignored, step 2 would be the best */
+        /* If step 1 were ignored, step 2 would be the best. */
         "step-1 step-2 step-4 ",
         "step-1 step-2 step-4 ",
         "step-1 step-4 ",

@@ -411,20 +411,20 @@ static void test_nearest_path(void **state)
         { "configs/BERT-tiny.yml", "configs/bert_tiny.yml" },
         { "configs/bert_tiny.yaml", "configs/bert_tiny.yml" },
         { "configs/bert_tiny", "configs/bert_tiny.yml" },
-        /* the first in the alphabet of two equally near names */
+        /* The first in the alphabet of two equally near names. */
         { "configs/bert_tixy.yml", "configs/bert_tidy.yml" },
         { "confgs/gpt2.yml", "configs/gpt2.yml" },
         { "./confgs/gpt.yml", "./configs/gpt2.yml" },
         { "dta/boks", "data/books" },
         { "dta/xyzzy", "data" },
         { "pln.json", "plan.json" },
-        /* a common ending does not make short names near */
+        /* A common ending does not make short names near. */
         { "x.yml", NULL },
         { "none.yml", NULL },
         { "configs/xyzzy.yml", NULL },
         { "hidden", NULL },
         { ".hiden", ".hidden" },
-        /* existing path, dangling link, file as a folder, no path */
+        /* An existing path, a dangling link, a file as a folder, no path. */
         { "plan.json", NULL },
         { "data/dangling", NULL },
         { "plan.json/x", NULL },

@@ -98,7 +98,7 @@ static void test_no_shell(void **state)
     for (int i = 0; i < vp_n_keys; i++) {
         const struct vp_key *key = &vp_keys[i];
         bool list = vp_key_is_list(key);
-        /* with generated data, data_dir is not opened */
+        /* With generated data, data_dir is not opened. */
         const char *base = strcmp(key->name, "synthetic_data") == 0 ? NINE
                                                                     : NINE
                                "synthetic_data: true\n";

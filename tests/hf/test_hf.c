@@ -538,7 +538,7 @@ static void damage_is_refused(void **state)
 
 /* ---- Writing folders ---------------------------------------------------- */
 
-/* value of all parameters; the largest F16 is 65504 */
+/* Value of all parameters; the largest F16 is 65504. */
 static float fill_value;
 
 static enum vp_status fill(void *ctx, const struct vp_hf_param *param,
