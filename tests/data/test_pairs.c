@@ -46,7 +46,7 @@ static void sampler_takes_every_sample_once(void **state)
 
             vp_sampler_slot(sampler, epoch * 9 + j, &slot);
             vp_sampler_slot(sampler, epoch * 9 + 9000,
-                            &far); /* evicts the sums */
+                            &far); /* evicts cached sums */
             vp_sampler_slot(sampler, epoch * 9 + j, &again);
             assert_int_equal(slot.first_sample, again.first_sample);
             assert_int_equal(slot.group, again.group);
