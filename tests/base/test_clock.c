@@ -1,5 +1,5 @@
-/* Clocks advance, time limits hold, blocking calls are reported, a frozen wait
- * starts anew, and the number of cores is that of the process. */
+/* Clocks advance, time limits hold, blocking calls are reported, CPU starvation
+ * is detected, and a wait starts again after the process was frozen. */
 #include "base/blocking.h"
 #include "base/clock.h"
 #include "base/cores.h"
@@ -41,7 +41,8 @@ static void test_clock(void **state)
 
 #define MS INT64_C(1000000)
 
-/* The oldest call of a kind is told, with the path of its file. */
+/* vp_blocking_longest() returns the oldest call of a kind, with the path of its
+ * file. */
 static void test_blocking_calls(void **state)
 {
     int64_t n = vp_blocking_count();
@@ -71,7 +72,7 @@ static void test_blocking_calls(void **state)
     assert_string_equal(call.text, "waiting");
     vp_blocking_end(third);
     assert_int_equal(vp_blocking_count(), n + 3);
-    memset(path, 'x', sizeof(path)); /* the name is at the end */
+    memset(path, 'x', sizeof(path)); /* a long path keeps its end */
     memcpy(path + sizeof(path) - 5, "/end", 5);
     first = vp_blocking_begin(VP_BLOCKING_FILE, "opening", path, -1);
     assert_true(vp_blocking_longest(VP_BLOCKING_FILE, &call));
@@ -80,7 +81,7 @@ static void test_blocking_calls(void **state)
     vp_blocking_end(first);
 }
 
-/* More calls at once than there is room for. */
+/* Begins more calls at once than the table holds. */
 static void test_many_blocking_calls(void **state)
 {
     int calls[100];
@@ -112,7 +113,7 @@ static void test_cores(void **state)
     (void)state;
     assert_true(now.ran_ns > 0 && now.delayed_ns >= 0);
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
-        /* In hundredths of the time that is evidence enough. */
+        /* A hundredth of the shortest time that is enough evidence. */
         const int64_t unit = VP_CORES_EVIDENCE_NS / 100;
 
         now.ran_ns = before.ran_ns + cases[i].ran * unit;
@@ -123,7 +124,8 @@ static void test_cores(void **state)
     }
 }
 
-/* What is counted between two looks, and what is a gap. */
+/* The job clock counts at most 400 ms between two ticks; more than a second
+ * between them is a gap. */
 static void test_job_clock(void **state)
 {
     static const struct {
@@ -140,7 +142,7 @@ static void test_job_clock(void **state)
         struct vp_job_clock clock = { 0 };
         int64_t start = 7000 * MS, now = start + cases[i].passed_ms * MS;
 
-        assert_false(vp_job_clock_tick(&clock, start)); /* starts it */
+        assert_false(vp_job_clock_tick(&clock, start)); /* starts the clock */
         assert_int_equal(clock.ns, 0);
         assert_int_equal(vp_job_clock_tick(&clock, now), cases[i].gap);
         assert_int_equal(clock.ns, cases[i].counted_ms * MS);
@@ -170,7 +172,7 @@ static void test_limits(void **state)
     assert_int_equal(vp_limit_left_ns(&limit), 0);
 }
 
-/* 2.9 s of 3 are over when the process is frozen for 5 s. */
+/* The process is frozen for 5 s when 2.9 s of a limit of 3 s have passed. */
 static void test_a_frozen_wait_starts_anew(void **state)
 {
     struct vp_limit limit = vp_limit_ms(3000);

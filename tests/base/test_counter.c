@@ -1,5 +1,5 @@
-/* Threads that wait for a counter keep their time limits and miss no wake-up;
- * data written before an add is visible after the wait. */
+/* A wait for a counter keeps its time limit and misses no wake-up; data written
+ * before vp_counter_add() is visible after the wait. */
 #include "base/clock.h"
 #include "base/counter.h"
 
@@ -29,9 +29,9 @@ static void set(struct vp_counter *counter, uint32_t value)
     atomic_store(&counter->value, value);
 }
 
-/* ---- Alone -------------------------------------------------------------- */
+/* ---- One thread --------------------------------------------------------- */
 
-/* Compared by difference, so that wrapping past 2^32 does no harm. */
+/* Values are compared by their difference, so a counter may wrap past 2^32. */
 static void test_reached(void **state)
 {
     static const struct {
@@ -68,7 +68,8 @@ static void test_add_wraps(void **state)
     }
 }
 
-/* What is there already needs no time, even after the limit. */
+/* A wait for a value that was already reached succeeds, even with no time
+ * left. */
 static void test_wait_for_the_past(void **state)
 {
     struct vp_counter counter;
@@ -100,7 +101,7 @@ static void test_timeout(void **state)
     }
 }
 
-/* ---- Together ----------------------------------------------------------- */
+/* ---- Several threads ---------------------------------------------------- */
 
 struct waiter {
     pthread_t thread;
@@ -144,8 +145,8 @@ static void test_stop_ends_a_wait(void **state)
     assert_true(vp_clock_seconds(asked, vp_clock_ns()) < 5.0);
 }
 
-/* Several sleepers, one target each: an add wakes all, and only those whose
- * target is reached go on. */
+/* Several threads sleep until targets of their own. vp_counter_add() wakes all,
+ * and only those whose target is reached return. */
 static void test_wakes_all_sleepers(void **state)
 {
     enum { N = 6 };
@@ -169,7 +170,7 @@ static void test_wakes_all_sleepers(void **state)
     }
 }
 
-/* A ball goes back and forth; the plain integer is handed over with it. */
+/* Two threads take turns; the plain integer `ball` is passed along. */
 struct game {
     struct vp_counter served, returned;
     uint64_t ball;
@@ -188,7 +189,7 @@ static void *return_ball(void *arg)
         game->n_wrong += game->ball != 2 * (uint64_t)i - 1;
         game->ball++;
         if (i % 1000 == 0)
-            usleep(300); /* lets the other side fall asleep */
+            usleep(300); /* long enough for the other thread to fall asleep */
         vp_counter_add(&game->returned);
     }
     return NULL;

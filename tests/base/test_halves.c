@@ -1,5 +1,5 @@
-/* BF16 and FP16 numbers round to nearest even and expand without loss, and
- * floats split into two halves come back; known values. */
+/* BF16 and FP16 round to nearest even and expand without loss; a float that was
+ * split into two 16-bit halves is joined again bit for bit. */
 #include "base/dtype.h"
 #include "base/halves.h"
 #include "base/numa.h"
@@ -33,8 +33,9 @@ static float expanded(enum vp_dtype dtype, uint16_t bits)
     return x;
 }
 
-/* Every number there is comes back; halfway between two of them, the one with
- * the even last bit wins, and a little off, the nearer one. */
+/* Every two-byte number survives expanding and rounding. The middle between two
+ * neighbours rounds to the one with an even last bit, and the next float on
+ * either side of the middle rounds to the nearer neighbour. */
 static void two_byte_numbers(void **state)
 {
     static const enum vp_dtype types[] = { VP_DTYPE_BF16, VP_DTYPE_F16 };
@@ -83,8 +84,9 @@ static void known_two_byte_numbers(void **state)
     assert_int_equal(vp_dtype_bytes(VP_DTYPE_I32), 4);
 }
 
-/* Floats that share the upper half of their bits: each comes back, and its high
- * half is the nearest BF16, of two as near the one farther from zero. */
+/* Splits and joins `n` floats whose upper 16 bits are `upper`. Each must come
+ * back bit for bit, and its high half must be the nearest BF16; a tie goes away
+ * from zero. */
 static void check_halves(uint32_t upper, const uint16_t *lower, int n)
 {
     static float x[0x10000], joined[0x10000];
@@ -141,12 +143,12 @@ static void known_halves(void **state)
         { -0.0f, 0x8000, 0 },
         { 1.0f, 0x3F80, 0 },
         { 0x1.00fffep0f, 0x3F80, 0x7FFF },
-        { 0x1.01p0f, 0x3F81, 0x8000 },  /* a tie, up from an even one */
-        { 0x1.03p0f, 0x3F82, 0x8000 },  /* and from an odd one */
-        { -0x1.01p0f, 0xBF81, 0x8000 }, /* away from zero */
+        { 0x1.01p0f, 0x3F81, 0x8000 },  /* tie, even neighbour: up */
+        { 0x1.03p0f, 0x3F82, 0x8000 },  /* tie, odd neighbour: up */
+        { -0x1.01p0f, 0xBF81, 0x8000 }, /* tie: away from zero */
         { 0x1.fffffep0f, 0x4000, 0xFFFF },
         { 0x1p-149f, 0, 1 },
-        { FLT_MAX, 0x7F80, 0xFFFF }, /* infinite, but not together */
+        { FLT_MAX, 0x7F80, 0xFFFF }, /* high half alone: inf */
         { -FLT_MAX, 0xFF80, 0xFFFF },
         { INFINITY, 0x7F80, 0 },
         { NAN, 0x7FC0, 0 },

@@ -1,6 +1,6 @@
-/* Sizes are multiplied with overflow checks, arenas and guarded pages hold what
- * they promise, and the memory left to the host and the address space is read
- * correctly. */
+/* Sizes are multiplied with overflow checks, arenas and guarded pages keep
+ * their contracts, and the free memory of the host and of the address space is
+ * computed correctly. */
 #include "base/batch.h"
 #include "base/cores.h"
 #include "base/halves.h"
@@ -93,7 +93,8 @@ static void test_align_up(void **state)
 
 static void test_dims_role(void **state)
 {
-    /* n_labels, tgt_seq: masked LM, causal LM, translation. */
+    /* n_labels and tgt_seq set the kind of batch: masked LM, causal LM,
+     * translation. */
     static const struct {
         struct vp_dims dims;
         int64_t want[VP_ROLE_COUNT]; /* in the order of enum vp_role */
@@ -112,8 +113,9 @@ static void test_dims_role(void **state)
 
 /* ---- Arena -------------------------------------------------------------- */
 
-/* Blocks of many sizes, some larger than a chunk: aligned, zeroed, and each
- * still holds its own pattern after all the others were written. */
+/* Allocates blocks of many sizes, some larger than a chunk. Each must be
+ * aligned and zeroed, and must keep its own pattern after all others were
+ * written. */
 static void test_arena_blocks(void **state)
 {
     enum { N = 500 };
@@ -177,7 +179,7 @@ static void test_arena_reuse(void **state)
     struct vp_arena arena = { NULL };
 
     (void)state;
-    vp_arena_release(&arena); /* an empty one may be released */
+    vp_arena_release(&arena); /* an empty arena may be released */
     for (int i = 0; i < 3; i++) {
         unsigned char *p = vp_arena_alloc(&arena, 100);
 
@@ -210,7 +212,7 @@ static void test_pages_contents(void **state)
     vp_pages_free(NULL, 100);
 }
 
-/* Pages become present, and no byte changes. */
+/* vp_pages_touch() makes pages resident and changes no byte. */
 static void test_pages_touch(void **state)
 {
     enum { PAGES = 7 };
@@ -223,7 +225,7 @@ static void test_pages_touch(void **state)
     p = pages;
     p[2 * page] = 1;
     if (!vp_pages_touch(p + page, n - page))
-        skip(); /* an old kernel */
+        skip(); /* Linux before 5.14 */
     assert_int_equal(
         mincore((void *)((uintptr_t)p / page * page), PAGES * page, present),
         0);
@@ -258,7 +260,7 @@ static void test_pages_guards(void **state)
         p = pages;
         slack = (uintptr_t)p % page;
         if (n == 0)
-            slack = page; /* one page is there, and none of it is ours */
+            slack = page; /* size 0 maps one page without access */
         assert_int_equal(signal_of_child(touch, p + end, NULL, 0), SIGSEGV);
         assert_int_equal(signal_of_child(touch, p + end + page - 1, NULL, 0),
                          SIGSEGV);
@@ -305,7 +307,7 @@ static void test_pages_exhausted(void **state)
     assert_ptr_equal(pages, &dummy);
 }
 
-/* ---- The host ----------------------------------------------------------- */
+/* ---- Memory of the host and NUMA nodes ---------------------------------- */
 
 static void put(const char *root, const char *path, const char *text)
 {
@@ -368,8 +370,8 @@ static void test_host_memory(void **state)
     assert_int_equal(rmdir(root), 0);
 }
 
-/* Node 0 is everywhere; a kernel without NUMA refuses the calls, and then the
- * policy is what it was. */
+/* Every machine has node 0. A kernel without NUMA refuses the calls and leaves
+ * the policy unchanged. */
 static void test_numa(void **state)
 {
     static const char *const files[] = {
@@ -411,7 +413,7 @@ static void test_numa(void **state)
     assert_int_equal(after.mode, before.mode);
 }
 
-/* ---- Two-byte numbers --------------------------------------------------- */
+/* ---- Sizes as text, and address space ----------------------------------- */
 
 static void bytes_have_units(void **state)
 {
@@ -437,7 +439,8 @@ static void bytes_have_units(void **state)
     }
 }
 
-/* Numbers that a message asks to compare do not look equal. */
+/* Two different amounts in one message never read the same: where both would
+ * round to the same text, they are written as bytes. */
 static void bytes_that_differ_look_different(void **state)
 {
     char a[VP_BYTES_TEXT], b[VP_BYTES_TEXT];
@@ -451,7 +454,7 @@ static void bytes_that_differ_look_different(void **state)
     assert_string_equal(b, "20971520 bytes");
 }
 
-/* Limits are far above what the test itself maps. */
+/* The limits set here are far above what this test maps. */
 static void address_space_left(void **state)
 {
     const rlim_t high = (rlim_t)1 << 46;

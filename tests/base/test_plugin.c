@@ -27,7 +27,8 @@
 
 #define PROBE "libvpipe_probe.so"
 
-/* Names that mean something to glob(), to lists like PATH or to a shell. */
+/* Folder names with characters special to glob(), to lists like PATH or to a
+ * shell. */
 static const char *const odd[] = { "plain", "a[b]c", "a*b?", "a\\b",
                                    "a:b",   "a b$c", "[" };
 
@@ -62,7 +63,8 @@ static void copy(const char *from, const char *to)
     assert_int_equal(chmod(to, 0755), 0);
 }
 
-/* `folder` and those above it, below the root. */
+/* Makes `folder`, given relative to the root, and its parents. Returns its
+ * path. */
 static const char *make_folder(const char *folder)
 {
     static char path[PATH_MAX];
@@ -79,7 +81,8 @@ static const char *make_folder(const char *folder)
     return path;
 }
 
-/* A library that can be loaded: a copy of the system's for mathematics. */
+/* Puts a library that can be loaded into `folder`: a copy of the system's
+ * libm. */
 static void put_probe(const char *folder)
 {
     char path[PATH_MAX];
@@ -99,7 +102,7 @@ static const char *path_of(void *handle)
                                                                 : "nothing";
 }
 
-/* The library is there, and it is the one in `folder`. */
+/* Fails unless `handle` is the library in `folder`. */
 static void check_found(void *handle, const char *folder)
 {
     char want[PATH_MAX], got[PATH_MAX];
@@ -128,7 +131,7 @@ static int tear_down(void **state)
     return chdir("/") | remove_tree(root);
 }
 
-/* ---- Folders ------------------------------------------------------------ */
+/* ---- Folders and lists of folders --------------------------------------- */
 
 static void folders_are_literal(void **state)
 {
@@ -187,9 +190,10 @@ static void the_working_directory_is_not_searched(void **state)
                 make_folder("lib/python3.11/site-packages/nvidia/x/lib"));
 }
 
-/* ---- Reasons ------------------------------------------------------------ */
+/* ---- dlerror() ---------------------------------------------------------- */
 
-/* The reason of another library is not that of a plugin. */
+/* The error of a library that was not found must not be reported as that of a
+ * missing plugin. */
 static void a_missing_plugin_has_no_reason(void **state)
 {
     (void)state;
@@ -198,7 +202,7 @@ static void a_missing_plugin_has_no_reason(void **state)
     assert_null(dlerror());
 }
 
-/* ---- The program -------------------------------------------------------- */
+/* ---- The path of the program -------------------------------------------- */
 
 static void the_program_is_known_without_proc(void **state)
 {
@@ -215,7 +219,8 @@ static void the_program_is_known_without_proc(void **state)
     assert_true(vp_program_path(without, strlen(with) + 1));
 }
 
-/* Runs a copy of this program; what it found beside itself. */
+/* Runs the copy of this program at `program`; out receives the path of the
+ * library found beside it. */
 static void run_copy(const char *program, char out[PATH_MAX])
 {
     int ends[2], status;
@@ -264,7 +269,7 @@ static void libraries_stand_beside_the_program(void **state)
         }
 }
 
-/* For run_copy(). */
+/* Child side of run_copy(). */
 static int print_beside(const char *file)
 {
     void *handle = vp_library_beside(file);

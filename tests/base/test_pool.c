@@ -1,5 +1,6 @@
 /* The thread pool runs each task exactly once, misses no wake-up, and gives
- * results that do not depend on the number of threads. A watchdog ends a hang. */
+ * results that do not depend on the number of threads. A watchdog ends a
+ * hanging test. */
 #include "base/clock.h"
 #include "base/pool.h"
 #include "base/rng.h"
@@ -35,8 +36,8 @@ static struct vp_pool *pool_of(int n_threads)
 
 enum { MAX_TASKS = 5000 };
 
-/* Plain integers on purpose: each has one writer, and the end of the job must
- * make it visible to the caller. */
+/* Plain integers on purpose: each has one writer, and vp_pool_run() must make
+ * the writes visible to its caller. */
 struct counts {
     int n_threads;
     int runs[MAX_TASKS];
@@ -116,7 +117,8 @@ static void test_setup_runs_once_per_thread(void **state)
     }
 }
 
-/* A worker that comes late is not waited for. */
+/* Setup function of a worker: returns only once `ctx` is true. The pool must
+ * not wait for such a worker. */
 static void stay_away(void *ctx, int thread)
 {
     (void)thread;
@@ -145,10 +147,10 @@ static void test_late_workers_are_not_waited_for(void **state)
 struct meeting {
     int n_threads;
     atomic_int n_present;
-    int seat[MAX_THREADS]; /* which task each thread ran */
+    int seat[MAX_THREADS]; /* task that each thread ran */
 };
 
-/* Returns only when all threads are inside a task at once. */
+/* Returns only once all threads are inside a task at the same time. */
 static void meet(void *ctx, int task, int thread)
 {
     struct meeting *meeting = ctx;
@@ -159,9 +161,10 @@ static void meet(void *ctx, int task, int thread)
         sched_yield();
 }
 
-/* Workers note what the caller noted, and nothing between jobs. */
+/* The number that each worker noted during a job: that of the caller. Between
+ * jobs workers have noted VP_POOL_IDLE. */
 struct notes {
-    struct meeting meeting; /* or some might never work */
+    struct meeting meeting; /* makes every thread run a task */
     struct vp_pool *pool;
     int seen[MAX_THREADS];
 };
@@ -209,7 +212,7 @@ static void test_all_threads_work_together(void **state)
     }
 }
 
-/* ---- The same bits ------------------------------------------------------ */
+/* ---- Results do not depend on the number of threads --------------------- */
 
 enum { SUM_TASKS = 37, SUM_TERMS = 501 };
 
@@ -217,7 +220,8 @@ struct sums {
     float partial[SUM_TASKS];
 };
 
-/* Terms of very different sizes, so that any other order shows. */
+/* Terms of very different sizes, so that another order of addition changes the
+ * sum. */
 static void sum_task(void *ctx, int task, int thread)
 {
     struct sums *sums = ctx;
@@ -260,7 +264,7 @@ static void test_same_bits_on_any_threads(void **state)
     }
 }
 
-/* ---- Many jobs ---------------------------------------------------------- */
+/* ---- Many jobs in a row ------------------------------------------------- */
 
 struct chain {
     uint64_t value[64]; /* task i of job j adds j to value[i] */
@@ -275,7 +279,8 @@ static void add_job(void *ctx, int task, int thread)
     chain->value[task] += chain->job;
 }
 
-/* Waits between jobs: none, within the spin, around its end, asleep. */
+/* Waits between jobs: mostly not at all, sometimes about as long as workers
+ * spin, sometimes until they sleep. */
 static void pause_between_jobs(uint64_t job)
 {
     struct vp_rng4 r = vp_rng(7, VP_RNG_TEST, 3, (uint32_t)job, 0, 0);
@@ -292,8 +297,8 @@ static void pause_between_jobs(uint64_t job)
         ;
 }
 
-/* Runs jobs whose sums only come out if none is lost, doubled or mixed with
- * its neighbour. Returns the number of wrong values. */
+/* Runs jobs whose sums are right only if no job is lost, run twice or mixed
+ * with the next one. Returns the number of wrong values. */
 static int run_chain(struct vp_pool *pool, int n_jobs)
 {
     struct chain chain = { .job = 0 };
@@ -330,7 +335,8 @@ static void test_many_jobs(void **state)
     }
 }
 
-/* Workers are sent to sleep before every job, so each one needs a wake-up. */
+/* Waits until all workers sleep before every job, so that each of them needs a
+ * wake-up. */
 static void test_wakes_sleepers(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Random numbers by counter have the known answers of Philox, pinned values,
- * balanced bits and exact ranges; dropout probabilities round as documented. */
+/* Counter-based random numbers match the known answers of Philox and pinned
+ * values, their bits are balanced and their ranges exact; dropout probabilities
+ * are quantised as documented. */
 #include "base/halves.h"
 #include "base/numa.h"
 #include "base/rng.h"
@@ -44,8 +45,8 @@ static void test_philox_known_answers(void **state)
     }
 }
 
-/* How arguments become key and counter is part of every stored run, so it is
- * pinned by values computed elsewhere from the definition. */
+/* The mapping of arguments to key and counter affects every stored run. It is
+ * pinned here by values computed from the definition by another program. */
 static void test_rng_is_pinned(void **state)
 {
     static const struct {
@@ -148,8 +149,8 @@ static void test_rng_byte(void **state)
     assert_int_equal(vp_rng_byte(r, 15), 0xff);
 }
 
-/* The quantised probability is within half a step, and the factor keeps the
- * expectation: keep probability times factor is one. */
+/* The quantised probability is within half a step of p, and the scale keeps the
+ * expectation: keep probability times scale is one. */
 static void test_dropout_quantisation(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* SHA-256 and HMAC give the published vectors. */
+/* SHA-256 and HMAC-SHA-256 give the published test vectors. */
 #include "base/sha256.h"
 #include "base/status.h"
 
@@ -20,7 +20,7 @@ static void check_hex(const unsigned char digest[VP_SHA256_BYTES],
     assert_string_equal(text, want);
 }
 
-/* The message in pieces of `piece` bytes. */
+/* Hashes the message in pieces of `piece` bytes. */
 static void check_hash(const char *message, size_t n, size_t piece,
                        const char *want)
 {
@@ -34,7 +34,7 @@ static void check_hash(const char *message, size_t n, size_t piece,
     check_hex(digest, want);
 }
 
-/* NIST, examples of FIPS 180-4: one block, two blocks, none, and many. */
+/* Examples of NIST for FIPS 180-4: one block, two blocks, the empty message. */
 static void test_sha256(void **state)
 {
     static const struct {
@@ -73,11 +73,11 @@ static void test_a_million_bytes(void **state)
     free(message);
 }
 
-/* RFC 4231, section 4. */
+/* Test cases of RFC 4231, section 4. */
 static void test_hmac(void **state)
 {
     static const struct {
-        unsigned char key_byte; /* 0: the text */
+        unsigned char key_byte; /* 0: the key is the text `key` */
         size_t n_key;
         const char *key, *data;
         unsigned char data_byte;

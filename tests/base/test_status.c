@@ -1,5 +1,5 @@
-/* Status names and error messages are one bounded line with the keys that are
- * to blame; a broken invariant ends the process. */
+/* Status names are distinct, error messages are one bounded line with the
+ * fields to blame, and a broken invariant aborts the process. */
 #include "base/halves.h"
 #include "base/numa.h"
 #include "base/status.h"
@@ -101,7 +101,8 @@ static void test_err_prefix(void **state)
     vp_err_prefix(NULL, "nobody listens");
 }
 
-/* Long text is cut, never written past the end, and stays a string. */
+/* Long text is cut, nothing is written past the end, and the result is
+ * terminated. */
 static void test_err_is_bounded(void **state)
 {
     struct {

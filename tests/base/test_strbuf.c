@@ -1,5 +1,5 @@
-/* A growing string holds what was added to it, and reports when memory runs
- * out. */
+/* A string buffer keeps all the text added to it, and a failed allocation is
+ * reported once, by vp_strbuf_detach(). */
 #include "base/strbuf.h"
 
 #include <setjmp.h>
@@ -40,7 +40,8 @@ static void test_nothing_is_an_empty_text(void **state)
     vp_strbuf_release(&buf);
 }
 
-/* Every length around the sizes at which it grows, in one call or by bytes. */
+/* Tries every length up to MOST, so that the buffer grows at each of its sizes:
+ * once by a single call, once byte by byte. */
 static void test_all_lengths(void **state)
 {
     enum { MOST = 5000 };
@@ -69,7 +70,7 @@ static void test_no_memory_is_reported_once(void **state)
 
     (void)state;
     vp_strbuf_adds(&buf, "begin");
-    buf.failed = true; /* as realloc() does it */
+    buf.failed = true; /* as after a failed realloc() */
     vp_strbuf_adds(&buf, "lost");
     vp_strbuf_addf(&buf, "%d", 1);
     assert_string_equal(vp_strbuf_text(&buf), "begin");

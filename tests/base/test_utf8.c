@@ -1,6 +1,6 @@
-/* The UTF-8 check accepts and refuses what a slow decoder does: literal
- * sequences, examples of the Unicode Standard, all pairs and triples of bytes,
- * random bytes, chunks. */
+/* The UTF-8 check agrees with a slow decoder on literal sequences, examples of
+ * the Unicode Standard, all starts of up to three bytes, random bytes, and text
+ * given in chunks. */
 #include "base/utf8.h"
 
 #include "base/rng.h"
@@ -106,7 +106,8 @@ static void literal_sequences_are_judged(void **state)
 
 #define R "\xEF\xBF\xBD"
 
-/* The first four: tables 3-8 to 3-11 of the Unicode Standard, version 15.0. */
+/* The first four cases are tables 3-8 to 3-11 of the Unicode Standard, version
+ * 15.0. */
 static const struct {
     const char *bytes;
     size_t n;
@@ -143,7 +144,7 @@ static void faults_become_u_fffd(void **state)
                             &n_faults),
             replaced[i].n_want);
         assert_int_equal(n_faults, replaced[i].n_faults);
-        /* In place: the bytes stand at the end of the room. */
+        /* In place: the input stands at the end of the output buffer. */
         memcpy(out + growth, replaced[i].bytes, n);
         assert_int_equal(
             vp_utf8_replace(VP_UTF8_TEXT, out + growth, n, out, &n_faults),
@@ -153,7 +154,7 @@ static void faults_become_u_fffd(void **state)
     }
 }
 
-/* ---- The slow decoder --------------------------------------------------- */
+/* ---- Comparison with a slow decoder ------------------------------------- */
 
 static void compare(const unsigned char *bytes, size_t n)
 {
@@ -168,8 +169,8 @@ static void compare(const unsigned char *bytes, size_t n)
                  got.cut, want.n_bytes, want.cut);
 }
 
-/* Every first byte, with every second and third byte behind those that begin a
- * character; then bytes at the borders of ranges. */
+/* Tries every first byte and, after those that begin a character, every second
+ * and third byte; the fourth is at the border of a range. */
 static void every_start_agrees_with_the_slow_decoder(void **state)
 {
     static const unsigned char last[] = { 0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90,
@@ -190,7 +191,7 @@ static void every_start_agrees_with_the_slow_decoder(void **state)
     }
 }
 
-/* Bytes that are often near a border of what is valid. */
+/* Returns a random byte, most often one at the border of a valid range. */
 static unsigned char random_byte(uint32_t r)
 {
     static const unsigned char likely[] = {
@@ -233,10 +234,11 @@ static void random_bytes_agree_with_the_slow_decoder(void **state)
     }
 }
 
-/* ---- Chunks ------------------------------------------------------------- */
+/* ---- Text in chunks ----------------------------------------------------- */
 
-/* Checks in chunks of `chunk` bytes as the header says: what is cut is given
- * again with the next chunk. Returns as vp_utf8_check(). */
+/* Checks the text in chunks of `chunk` bytes, as utf8.h describes: a cut
+ * character is passed again with the next chunk. Returns like
+ * vp_utf8_check(). */
 static size_t check_in_chunks(const unsigned char *bytes, size_t n,
                               size_t chunk, struct vp_utf8_fault *fault)
 {
@@ -265,7 +267,7 @@ static void chunks_may_end_anywhere(void **state)
         assert_int_equal(
             check_in_chunks(bytes, sizeof(text) - 1, chunk, &parts),
             sizeof(text) - 1);
-        /* Every byte once damaged, every length once. */
+        /* Damages each byte in turn, and cuts the text at each length. */
         for (size_t i = 0; i < sizeof(text) - 1; i++) {
             size_t n_good;
 
@@ -287,7 +289,7 @@ static void chunks_may_end_anywhere(void **state)
     }
 }
 
-/* Wherever it stands: a word of eight bytes is looked at as one. */
+/* NUL is found at every position; the check reads words of eight bytes. */
 static void nul_is_a_fault_of_text_only(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Texts are read as whole and real numbers, switches and byte counts with exact
- * limits, and the nearest word to a mistyped one is found. */
+/* Text is parsed into integers, reals, booleans and byte counts at their exact
+ * limits, floats print in the shortest form that parses back, and the name
+ * nearest to a mistyped one is found. */
 #include "base/nearest.h"
 #include "base/rng.h"
 #include "base/status.h"
@@ -15,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* ---- Values ------------------------------------------------------------- */
+/* ---- Parsing and printing of values ------------------------------------- */
 
 static void test_whole_numbers(void **state)
 {
@@ -146,7 +147,7 @@ static void test_floats_print_shortest(void **state)
     }
 }
 
-/* ---- Nearest ------------------------------------------------------------ */
+/* ---- The nearest name --------------------------------------------------- */
 
 static void test_edit_distance(void **state)
 {

@@ -1,5 +1,5 @@
-/* YAML text becomes the expected tree, and is refused beyond the limits of
- * depth and size. */
+/* The YAML parser builds the expected tree, and refuses text beyond its limits
+ * of depth, entries and size. */
 #include "base/file.h"
 #include "base/yaml.h"
 #include "lib/tempfolder.h"
@@ -85,7 +85,7 @@ static void test_yaml_printable(void **state)
     assert_false(vp_yaml_printable("a\xE2\x80\xA9"));
 }
 
-/* "[[[...": `depth` lists inside each other. */
+/* Parses "[[[...]]]": `depth` nested lists. */
 static enum vp_status parse_nested(int depth, struct vp_err *err)
 {
     struct vp_arena arena = { 0 };

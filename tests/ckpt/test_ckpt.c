@@ -1,5 +1,5 @@
-/* A checkpoint comes back to the bit: tensors, facts and manifest; an
- * impossible manifest is refused. */
+/* A checkpoint is read back bit for bit: tensors, facts and manifest. Manifests
+ * with impossible values are refused. */
 #include "ckpt/manifest.h"
 #include "lib/ckpt_steps.h"
 #include "lib/ckptlib.h"
@@ -16,10 +16,10 @@
 
 #include <cmocka.h>
 
-/* libxxhash has it; its header belongs to src/ckpt. */
+/* Declared here because only src/ckpt may include the header of libxxhash. */
 uint64_t XXH3_64bits(const void *bytes, size_t n_bytes);
 
-/* ---- What is saved comes back ------------------------------------------- */
+/* ---- Saving and reading back -------------------------------------------- */
 
 static void what_is_saved_comes_back(void **state)
 {
@@ -218,7 +218,7 @@ static void the_manifest_is_plain_text(void **state)
     vp_facts_free(manifest.facts);
 }
 
-/* A manifest with a right checksum that says something impossible. */
+/* Manifests with a correct checksum but impossible values. */
 static void impossible_manifests_are_refused(void **state)
 {
 #define M(version, step, score, facts, files)                       \
@@ -303,7 +303,8 @@ static void impossible_manifests_are_refused(void **state)
     }
 }
 
-/* Whatever a manifest with a right checksum says, it is read or refused. */
+/* Random changes to a manifest with a correct checksum: it is parsed or refused
+ * with one line. */
 static void no_text_breaks_the_manifest(void **state)
 {
     enum { ROOM = 4096 };
@@ -339,10 +340,10 @@ static void no_text_breaks_the_manifest(void **state)
     free(seed_text);
 }
 
-/* ---- The writer --------------------------------------------------------- */
+/* ---- Large and transposed tensors --------------------------------------- */
 
-/* Large files are written past the page cache, whatever the file system
- * thinks of it. */
+/* Large files are written with O_DIRECT where the file system supports it. The
+ * result is the same if it accepts, refuses or shortens such writes. */
 static void large_files_come_back(void **state)
 {
     static const struct vp_ckpt_item items[] = {
@@ -373,7 +374,7 @@ static void large_files_come_back(void **state)
         if (vp_ckpt_writer_finish(writer, PATIENCE_MS, &err) != VP_OK)
             fail_msg("%s", err.text);
         vp_ckpt_writer_free(writer);
-        if (fault.n_direct > 0) /* 2 x 4 MiB, then the tail is refused */
+        if (fault.n_direct > 0) /* 2 writes of 4 MiB; the tail is refused */
             assert_int_equal(fault.n_direct, direct == DIRECT_ANY    ? 3
                                              : direct == DIRECT_NONE ? 1
                                                                      : 1823);
@@ -388,8 +389,8 @@ static void large_files_come_back(void **state)
     free(got);
 }
 
-/* A file holds a matrix the other way round than it was put; sizes around
- * those of the squares that are transposed at once. */
+/* Files hold these matrices transposed. The sizes are around those of the tiles
+ * that are transposed at once. */
 static void matrices_are_transposed(void **state)
 {
     enum { MOST = 50 * 70 };
@@ -411,7 +412,7 @@ static void matrices_are_transposed(void **state)
                                            VP_COUNT_OF(items), &writer, &err),
                      VP_OK);
     for (int turn = 1; turn <= 2; turn++) {
-        vp_ckpt_writer_touch(writer); /* changes nothing, at any time */
+        vp_ckpt_writer_touch(writer); /* allowed at any time; changes no data */
         assert_int_equal(vp_ckpt_writer_begin(writer, turn, PATIENCE_MS, &err),
                          VP_OK);
         for (int k = 0; k < (int)VP_COUNT_OF(items); k++) {

@@ -1,5 +1,5 @@
-/* A flipped byte, a cut file or an odd folder among checkpoints is noticed,
- * skipped and named. */
+/* A checkpoint with a flipped byte, a cut file or a missing file is skipped and
+ * reported by name, and folders that are not checkpoints are ignored. */
 #include "lib/ckpt_steps.h"
 #include "lib/ckptlib.h"
 
@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* libxxhash has it; its header belongs to src/ckpt. */
+/* Declared here because only src/ckpt may include the header of libxxhash. */
 uint64_t XXH3_64bits(const void *bytes, size_t n_bytes);
 
 static const char *const files_of_a_step[] = {
@@ -26,7 +26,8 @@ static const char *const files_of_a_step[] = {
     "step-30/block-0007.safetensors",
 };
 
-/* Step 30 is broken in `file`: step 20 is used and the file named. */
+/* Step 30 is damaged in `file`: step 20 must be opened, with one note that
+ * contains `file` and `what`. */
 static void falls_back(const char *file, const char *what)
 {
     struct notes notes;
@@ -88,7 +89,7 @@ static void any_cut_is_noticed(void **state)
             write_path(path, bytes, i);
             falls_back(files_of_a_step[f], "cut");
         }
-        write_path(path, bytes, n + 1); /* and one byte too many */
+        write_path(path, bytes, n + 1); /* one byte too many */
         falls_back(files_of_a_step[f], "cut or changed");
         write_path(path, bytes, n);
         assert_int_equal(newest_turn(&notes), 30);
@@ -107,7 +108,7 @@ static void odd_folders_are_passed_over(void **state)
 
     (void)state;
     save_three();
-    /* A file that does not belong, and names that are not ours. */
+    /* Additional files in a checkpoint, and folders with other names. */
     write_path(in_store("step-30/notes.txt"), "x", 1);
     write_path(in_store("step-30/block-0099.safetensors"), "x", 1);
     assert_int_equal(mkdir(in_store("step-007"), 0777), 0);
@@ -120,13 +121,15 @@ static void odd_folders_are_passed_over(void **state)
     assert_int_equal(newest_turn(&notes), 30);
     assert_int_equal(notes.n, 0);
 
-    /* A newer one that is being written, one that is being removed. */
+    /* A newer checkpoint that is being written, and one that is being
+     * removed. */
     assert_int_equal(mkdir(in_store("step-40.tmp"), 0777), 0);
     assert_int_equal(mkdir(in_store("step-50.trash"), 0777), 0);
     assert_int_equal(newest_turn(&notes), 30);
     assert_int_equal(notes.n, 0);
 
-    /* A file, an empty folder and another step's content as the newest. */
+    /* The newest entry is a file, an empty folder, the checkpoint of another
+     * step. */
     write_path(in_store("step-60"), "x", 1);
     assert_int_equal(newest_turn(&notes), 30);
     assert_int_equal(notes.n, 1);
@@ -144,7 +147,7 @@ static void odd_folders_are_passed_over(void **state)
     assert_non_null(strstr(notes.last, "step-60/manifest.json: belongs to "
                                        "step 20; using step 30"));
 
-    /* Starting to write again clears our own leftovers only. */
+    /* Opening a writer removes leftovers of vpipe and nothing else. */
     vp_ckpt_writer_free(open_writer(0));
     list_folder(store(), names, sizeof(names));
     assert_string_equal(names, "other.tmp step- step--5 step-007 step-10 "
@@ -180,7 +183,7 @@ static void all_broken_is_refused(void **state)
     assert_null(ckpt);
 }
 
-/* Several broken ones: a line for each, all with the step that is used. */
+/* Each damaged checkpoint gets a note of its own with the step that is used. */
 static void every_broken_one_is_named(void **state)
 {
     struct notes notes;
@@ -196,7 +199,7 @@ static void every_broken_one_is_named(void **state)
     assert_non_null(strstr(notes.last, "; using step 10"));
 }
 
-/* The same name in two files, both with right checksums. */
+/* Two files contain the same tensor, and all checksums are correct. */
 static void a_name_in_two_files_is_refused(void **state)
 {
     unsigned char *zero, *manifest, *body;

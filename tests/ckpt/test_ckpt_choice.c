@@ -1,5 +1,6 @@
-/* All processes resume from the same checkpoint, skip damaged ones only, and
- * keep skipped ones until a newer checkpoint was written and read back. */
+/* All processes resume from the same checkpoint, only damaged ones are skipped,
+ * and skipped ones are kept until a newer checkpoint was written and read
+ * back. */
 #include "ckpt/manifest.h"
 #include "lib/ckptlib.h"
 
@@ -17,12 +18,12 @@
 
 #include <cmocka.h>
 
-/* libxxhash has it; its header belongs to src/ckpt. */
+/* Declared here because only src/ckpt may include the header of libxxhash. */
 uint64_t XXH3_64bits(const void *bytes, size_t n);
 
-/* ---- Short forms -------------------------------------------------------- */
+/* ---- Helpers ------------------------------------------------------------ */
 
-/* Steps 10, 20, 30 of turns 1, 2, 3. */
+/* Saves steps 10, 20 and 30 with the states of turns 1, 2 and 3. */
 static void save_three(void)
 {
     struct vp_ckpt_writer *writer = open_writer(0);
@@ -58,7 +59,7 @@ static void flip_byte(const char *path)
     free(bytes);
 }
 
-/* Replaces a text in a manifest and repairs its checksum. */
+/* Replaces a text in a manifest and corrects its checksum. */
 static void forge(const char *path, const char *from, const char *to)
 {
     enum { TAIL = 37 };
@@ -80,7 +81,8 @@ static void forge(const char *path, const char *from, const char *to)
     free(bytes);
 }
 
-/* The status of opening the newest; its step if it is VP_OK. */
+/* Opens the newest checkpoint. `*step_out` is its step, or -1 after an
+ * error. */
 static enum vp_status open_newest(int64_t *step_out, struct notes *notes,
                                   struct vp_err *err)
 {
@@ -98,9 +100,9 @@ static enum vp_status open_newest(int64_t *step_out, struct notes *notes,
     return st;
 }
 
-/* ---- What is passed over ------------------------------------------------ */
+/* ---- Skipping damaged checkpoints --------------------------------------- */
 
-/* Opening a path that contains this text fails with this error. */
+/* Opening a path that contains fail_path fails with errno fail_error. */
 static const char *fail_path;
 static int fail_error;
 
@@ -137,7 +139,8 @@ static void only_damage_is_passed_over(void **state)
             assert_int_equal(notes.n, 0);
         }
     }
-    /* Damage of the newest does not excuse the next. */
+    /* The newest checkpoint is damaged and skipped; an I/O error of the next
+     * one still ends the search. */
     flip_byte(in_store("step-30/block-0002.safetensors"));
     fail_path = "step-20/manifest";
     assert_int_equal(open_newest(&step, &notes, &err), VP_ERR_IO);
@@ -168,7 +171,8 @@ static void a_later_format_is_not_passed_over(void **state)
     assert_non_null(strstr(err.text, "; there is no older checkpoint"));
 }
 
-/* A process says that what this one opened is damaged where it looks. */
+/* Another process reports that the checkpoint opened here is damaged: the
+ * search continues with the next older one. */
 static void another_process_may_reject(void **state)
 {
     struct vp_ckpt_search *search = NULL;
@@ -196,7 +200,7 @@ static void another_process_may_reject(void **state)
     vp_ckpt_search_free(search);
 }
 
-/* ---- The same for all processes ----------------------------------------- */
+/* ---- Opening the same checkpoint in all processes ----------------------- */
 
 static struct vp_ckpt_id id_of(const char *name)
 {
@@ -235,14 +239,14 @@ static void exactly_that_one_is_opened(void **state)
     assert_int_equal(id.step, 20);
     assert_int_equal(open_same(&id, 0, &err), VP_OK);
 
-    /* Another checkpoint of this step. */
+    /* Another checkpoint was saved for this step. */
     writer = open_writer(0);
     save_well(writer, 20, 9, (double)NAN);
     vp_ckpt_writer_free(writer);
     assert_int_equal(open_same(&id, 0, &err), VP_ERR_IO);
     assert_non_null(strstr(err.text, "is not the file that the lead reads"));
 
-    /* It is not seen here. */
+    /* A file, then the whole folder, is missing in this process. */
     id = id_of("step-30");
     assert_int_equal(unlink(in_store("step-30/block-0007.safetensors")), 0);
     assert_int_equal(open_same(&id, 0, &err), VP_ERR_IO);
@@ -270,14 +274,14 @@ static void wanted_blocks_are_verified(void **state)
                                      "differs"));
     assert_int_equal(open_same(&id, 2, &err), VP_OK);
 
-    /* What was not wanted is verified before it is read. */
+    /* A block that was not requested is verified before it is read. */
     assert_int_equal(vp_ckpt_open_same(&id, none, 8, &ckpt, &err), VP_OK);
     assert_int_equal(vp_ckpt_read(ckpt, "head.weight", &shape, head, &err),
                      VP_ERR_INVALID);
     vp_ckpt_close(ckpt);
 }
 
-/* ---- Setting aside ------------------------------------------------------ */
+/* ---- Setting newer checkpoints aside ------------------------------------ */
 
 static void newer_ones_are_set_aside(void **state)
 {
@@ -299,7 +303,7 @@ static void newer_ones_are_set_aside(void **state)
     assert_string_equal(list[0].name, "step-30.aside-1");
     free(list);
 
-    /* Preparing the folder does not remove them, the first save does. */
+    /* Opening a writer keeps them; the first save removes them. */
     writer = open_writer(1);
     assert_names("step-10 step-20.aside-1 step-30.aside-1 ");
     save_well(writer, 15, 4, (double)NAN);
@@ -331,8 +335,8 @@ static void nothing_is_set_aside_for_one_that_is_gone(void **state)
     assert_names("step-10 step-20 step-30 ");
 }
 
-/* The process ended while step 30 was saved a second time, and the second is
- * damaged: the run goes on from the first. */
+/* The process was killed while step 30 was saved a second time, and the second
+ * checkpoint is incomplete: the run resumes from the first one, step-30.old. */
 static void the_former_one_takes_its_place(void **state)
 {
     struct vp_err err = { .text = "" };
@@ -353,7 +357,7 @@ static void the_former_one_takes_its_place(void **state)
     assert_int_equal(notes.n, 0);
 }
 
-/* Writing goes well, reading does not. */
+/* Writes succeed and reads fail while fail_reads is set. */
 static bool fail_reads;
 
 static ssize_t read_or_fail(int fd, void *buf, size_t n, off_t where)
@@ -387,14 +391,14 @@ static void they_stay_until_a_save_is_read_back(void **state)
     vp_ckpt_writer_free(writer);
 }
 
-/* ---- Before the name ---------------------------------------------------- */
+/* ---- The callback before publishing ------------------------------------- */
 
 struct barrier {
     int n_calls;
     bool fails;
 };
 
-/* All files are there, but not under the name that counts. */
+/* Called when all files are complete and still in step-10.tmp. */
 static enum vp_status before_publish(void *ctx, struct vp_err *err)
 {
     struct barrier *barrier = ctx;

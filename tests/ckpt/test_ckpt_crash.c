@@ -1,6 +1,6 @@
-/* A process that saves may be stopped at any call, lose power or meet a failing
- * disk: the newest complete checkpoint is found again, and an incomplete one is
- * never opened. */
+/* A process that saves is killed at every system call, loses power or has a
+ * failing disk: the newest complete checkpoint is found again, and an
+ * incomplete one is never opened. */
 #include "lib/ckptlib.h"
 
 #include <errno.h>
@@ -19,26 +19,27 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* Turn 1, 2, ... saves this step; step 2 is saved twice. */
+/* Turn i (1, 2, ...) saves steps[i - 1]; step 2 is saved twice. */
 static const int64_t steps[] = { 1, 2, 2, 3 };
 enum { N_TURNS = VP_COUNT_OF(steps), KEEP = 1 };
 
-/* Sanitizers make processes slow to start: there every third call will do. */
+/* With sanitizers processes start slowly, so only every third call is tried. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { STRIDE = 3 };
 #else
 enum { STRIDE = 1 };
 #endif
 
-/* Turn 1 has the best score, so that it outlives `keep`. */
+/* Turn 1 has the best score, so it is kept beside the newest. */
 static double score_of(uint32_t turn)
 {
     return turn == 1 ? 0.5 : 1.0;
 }
 
-/* ---- The state of a folder after an accident ---------------------------- */
+/* ---- Checks after an accident ------------------------------------------- */
 
-/* The turn of the newest checkpoint, 0 if there is none. None is broken. */
+/* Returns the turn of the newest checkpoint, 0 if there is none. Fails if one
+ * was damaged. */
 static uint32_t newest_turn(void)
 {
     struct vp_ckpt *ckpt = NULL;
@@ -59,7 +60,7 @@ static uint32_t newest_turn(void)
     return turn;
 }
 
-/* Every complete checkpoint that is listed can be read. */
+/* Every listed checkpoint is complete and readable. */
 static void check_all(void)
 {
     struct vp_ckpt_entry *list = NULL;
@@ -80,8 +81,8 @@ static void check_all(void)
     free(list);
 }
 
-/* Starting again clears the folder and saves the next turn as if nothing had
- * happened. */
+/* A new writer removes leftovers, the checkpoint of `turn` is still found, and
+ * the next save succeeds. */
 static void check_goes_on(uint32_t turn)
 {
     struct vp_ckpt_writer *writer = open_writer(KEEP);
@@ -98,9 +99,10 @@ static void check_goes_on(uint32_t turn)
     vp_ckpt_writer_free(writer);
 }
 
-/* ---- Stopped at every call ---------------------------------------------- */
+/* ---- Killed or without power at every call ------------------------------ */
 
-/* Saves all turns and tells `tell` about each one that is done. */
+/* Saves all turns, with a fault at call `k`. Writes the number of each finished
+ * turn to `tell`. */
 static void child_main(enum fault_kind kind, int k, int tell)
 {
     struct vp_ckpt_writer *writer = NULL;
@@ -122,7 +124,8 @@ static void child_main(enum fault_kind kind, int k, int tell)
     leave(0);
 }
 
-/* Returns the exit status; `*done` is the last turn that was reported. */
+/* Runs child_main() in a process. Returns the exit status; `*done` is the last
+ * turn that it reported. */
 static int run_child(enum fault_kind kind, int k, uint32_t *done)
 {
     unsigned char byte;
@@ -186,9 +189,10 @@ static void power_lost_at_every_call(void **state)
     stop_everywhere(FAULT_LOSS);
 }
 
-/* ---- Every call fails --------------------------------------------------- */
+/* ---- Errors at every call ----------------------------------------------- */
 
-/* A failed save leaves what was there, says why, and the next one works. */
+/* Call `k` fails, for all k: earlier checkpoints stay, the message names the
+ * cause, and the next save succeeds. */
 static void fail_everywhere(enum fault_kind kind, int error, int stride)
 {
     int n_told = 0;
@@ -268,7 +272,8 @@ static void the_disk_may_fail_for_good(void **state)
     fail_everywhere(FAULT_PERSIST, EIO, 3);
 }
 
-/* Interrupted calls, reads and writes of a few bytes: nothing changes. */
+/* Interrupted calls and reads and writes of a few bytes do not change the
+ * result. */
 static void calls_may_be_cut_short(void **state)
 {
     struct vp_ckpt_writer *writer;
@@ -286,7 +291,8 @@ static void calls_may_be_cut_short(void **state)
     check_all();
 }
 
-/* An error comes once, at the next call; then saving goes on. */
+/* The error of a save is reported once, by the next call; later saves
+ * succeed. */
 static void errors_are_told_once(void **state)
 {
     struct vp_ckpt_writer *writer;
@@ -303,7 +309,7 @@ static void errors_are_told_once(void **state)
         put_state(writer, 1);
         fault.kind = FAULT_FAIL;
         fault.error = ENOSPC;
-        fault.at = fault.n + 4; /* unlink mkdir open WRITE */
+        fault.at = fault.n + 4; /* the write after unlink, mkdir and open */
         assert_int_equal(vp_ckpt_writer_commit(writer, facts, NAN, &err),
                          VP_OK);
         err.text[0] = '\0';
@@ -317,7 +323,7 @@ static void errors_are_told_once(void **state)
         assert_non_null(strstr(err.text, " bytes are needed"));
         assert_int_equal(vp_ckpt_writer_saved(writer), -1);
         list_folder(store(), names, sizeof(names));
-        assert_string_equal(names, ""); /* the space is given back */
+        assert_string_equal(names, ""); /* the partial file is removed */
         assert_int_equal(vp_ckpt_writer_finish(writer, PATIENCE_MS, &err),
                          VP_OK);
     }
@@ -326,8 +332,8 @@ static void errors_are_told_once(void **state)
     vp_facts_free(facts);
 }
 
-/* A step is saved again and one call fails: the former one or the new one has
- * its own name. */
+/* Saving a step again with one failed call: step-7 is the former or the new
+ * checkpoint. */
 static void saving_again_may_fail(void **state)
 {
     (void)state;
@@ -361,9 +367,10 @@ static void saving_again_may_fail(void **state)
     }
 }
 
-/* ---- Killed at any moment ----------------------------------------------- */
+/* ---- Killed at random times --------------------------------------------- */
 
-/* Saves turn after turn, for ever, and tells each one that is done. */
+/* Saves turn after turn until it is killed. Writes the number of each finished
+ * turn to `tell`. */
 static void endless_main(uint32_t turn, int tell)
 {
     struct vp_ckpt_writer *writer = NULL;
@@ -381,8 +388,9 @@ static void endless_main(uint32_t turn, int tell)
     }
 }
 
-/* Kills a child that saves from turn `from` on, somewhere in the save after the
- * next `n_wait`; returns the last turn that it reported, 0 for none. */
+/* Starts a child that saves from turn `from` on, waits for `n_wait` finished
+ * turns and `delay_us`, then kills it. Returns the last turn that it reported,
+ * 0 for none. */
 static uint32_t kill_child(uint32_t from, uint32_t n_wait, uint32_t delay_us)
 {
     uint32_t done = 0, told;

@@ -1,5 +1,5 @@
-/* The newest and the best checkpoints are kept, and so are unreadable ones; a
- * step can be saved again, and removal stays inside its folder. */
+/* Pruning keeps the newest, the best and all unreadable checkpoints; a step can
+ * be saved again, and removal never leaves its folder. */
 #include "lib/ckpt_steps.h"
 #include "lib/ckptlib.h"
 
@@ -19,9 +19,10 @@
 
 #include <cmocka.h>
 
-/* ---- Keeping ------------------------------------------------------------ */
+/* ---- Which checkpoints are kept ----------------------------------------- */
 
-/* The rule, written another way: what is left after each save. */
+/* Compares the checkpoints left after each save with a second implementation of
+ * the rule. */
 static void check_keep(uint32_t seed)
 {
     enum { N = 9 };
@@ -79,7 +80,8 @@ static void newest_and_best_are_kept(void **state)
     assert_int_equal(fault.n_open, 0);
 }
 
-/* Broken ones do not count; what is newer than the save stays. */
+/* Damaged checkpoints are not counted among the newest, and those newer than
+ * the save are kept. */
 static void keeping_counts_complete_ones(void **state)
 {
     struct vp_ckpt_writer *writer;
@@ -98,8 +100,8 @@ static void keeping_counts_complete_ones(void **state)
     writer = open_writer(2);
     save_well(writer, 45, 9, (double)NAN);
     list_folder(store(), names, sizeof(names));
-    /* 45 and 30 are complete; 40 is newer than 30; 10 is best; 50, 60 are the
-     * caller's business. */
+    /* 45 and 30 are the newest complete ones; 40 is damaged but newer than 30;
+     * 10 is the best; 50 and 60 are newer than the save. */
     assert_string_equal(names, "step-10 step-30 step-40 step-45 step-50 "
                                "step-60 ");
     assert_int_equal(vp_ckpt_set_aside(store(), "step-45", NULL), VP_OK);
@@ -109,7 +111,7 @@ static void keeping_counts_complete_ones(void **state)
     save_well(writer, 46, 9, (double)NAN);
     list_folder(store(), names, sizeof(names));
     assert_string_equal(names, "step-10 step-45 step-46 ");
-    /* A broken best is none. */
+    /* A damaged checkpoint cannot be the best. */
     assert_int_equal(truncate(in_store("step-10/block-0000.safetensors"), 9),
                      0);
     save_well(writer, 47, 9, (double)NAN);
@@ -118,8 +120,9 @@ static void keeping_counts_complete_ones(void **state)
     vp_ckpt_writer_free(writer);
 }
 
-/* A disk that fails for a moment must cost neither the best checkpoint nor the
- * newest: open, pread or close of any manifest fails, newest first. */
+/* A temporary disk error must remove neither the best checkpoint nor the
+ * newest. In turn open, pread and close of each manifest fail, the newest
+ * first. */
 static void what_cannot_be_read_is_kept(void **state)
 {
     static const char *const left[] = {
@@ -132,7 +135,7 @@ static void what_cannot_be_read_is_kept(void **state)
         "step-1 step-2 step-4 ",
         "step-1 step-2 step-4 ",
         "step-1 step-4 ",
-        /* without step 1, step 2 would be best */
+        /* If step 1 were ignored, step 2 would be the best. */
         "step-1 step-2 step-4 ",
         "step-1 step-2 step-4 ",
         "step-1 step-4 ",
@@ -176,13 +179,14 @@ static void a_step_can_be_saved_again(void **state)
     assert_int_equal(check_state(ckpt), 8);
     vp_ckpt_close(ckpt);
 
-    /* Over something that is not even a folder. */
+    /* Over a file with the name of the step. */
     write_path(in_store("step-50"), "x", 1);
     save_well(writer, 50, 9, (double)NAN);
     assert_int_equal(newest_turn(&notes), 50);
     vp_ckpt_writer_free(writer);
 
-    /* Ended between the two renames: the former one is used and comes back. */
+    /* Killed between the two renames: the former checkpoint is found and
+     * renamed back. */
     assert_int_equal(rename(in_store("step-50"), in_store("step-50.old")), 0);
     assert_int_equal(mkdir(in_store("step-50.tmp"), 0777), 0);
     assert_int_equal(newest_turn(&notes), 50);
@@ -191,7 +195,7 @@ static void a_step_can_be_saved_again(void **state)
     list_folder(store(), names, sizeof(names));
     assert_string_equal(names, "step-10 step-20 step-30 step-50 ");
 
-    /* Ended after both: the former one goes. */
+    /* Killed after both renames: the former checkpoint is removed. */
     assert_int_equal(rename(in_store("step-20"), in_store("step-50.old")), 0);
     assert_int_equal(vp_ckpt_prepare(store(), &err), VP_OK);
     list_folder(store(), names, sizeof(names));
@@ -199,7 +203,7 @@ static void a_step_can_be_saved_again(void **state)
     assert_int_equal(newest_turn(&notes), 50);
 }
 
-/* A user who removes all checkpoints of a live run loses them, not the run. */
+/* Removing all checkpoints during a run does not make later saves fail. */
 static void a_removed_folder_is_made_again(void **state)
 {
     struct vp_ckpt_writer *writer = open_writer(0);
@@ -233,7 +237,7 @@ static void too_many_open_files_are_named(void **state)
                                      "files (ulimit -n)"));
 }
 
-/* ---- Removing ----------------------------------------------------------- */
+/* ---- Removing folders --------------------------------------------------- */
 
 static void removing_stays_inside(void **state)
 {
@@ -281,7 +285,7 @@ static void removing_gives_up_in_depth(void **state)
     assert_int_equal(vp_io_remove(at("nothing")), 0);
 }
 
-/* ---- Space -------------------------------------------------------------- */
+/* ---- Free disk space ---------------------------------------------------- */
 
 static void space_is_asked_for(void **state)
 {
@@ -293,7 +297,7 @@ static void space_is_asked_for(void **state)
     assert_int_equal(vp_ckpt_space(at("not/yet/there"), 4096, &err), VP_OK);
     assert_int_equal(vp_ckpt_space("not-yet", 4096, &err), VP_OK);
     assert_int_equal(vp_ckpt_space("/not-yet/there", 1, &err), VP_OK);
-    /* No blocks: whether a file can be made there is another question. */
+    /* A file system that reports no blocks passes this check. */
     assert_int_equal(vp_ckpt_space("/proc/not-yet", 4096, &err), VP_OK);
     assert_int_equal(vp_ckpt_space(at("not/yet"), INT64_MAX, &err), VP_ERR_IO);
     assert_non_null(strstr(err.text, "not/yet: not enough space: "));
@@ -304,9 +308,9 @@ static void space_is_asked_for(void **state)
     assert_true(needed == INT64_MAX && there > 4096 && there < needed);
 }
 
-/* ---- A team ------------------------------------------------------------- */
+/* ---- Checkpoints of several processes ----------------------------------- */
 
-/* Another process that is late, and may fail. */
+/* Another process that writes late and then reports `st`. */
 struct late {
     enum vp_status st;
     int n_heard;
@@ -335,7 +339,8 @@ static int no_fsync(int fd)
     return -1;
 }
 
-/* The lead removes what is unfinished when nobody writes to it any more. */
+/* The lead removes an unfinished checkpoint only after it has heard from all
+ * processes, so that none writes to it any more. */
 static void a_failed_team_leaves_nothing(void **state)
 {
     const struct vp_ckpt_image image = { 0, (const unsigned char *)"abc", 3 };

@@ -1,5 +1,6 @@
-/* Ranks put their items at the same time, saving allocates nothing and costs
- * one copy, waits have time limits, and a failing allocation is reported. */
+/* Several ranks put their items at the same time, saving allocates nothing and
+ * costs training one copy, waits have time limits, and a failed allocation is
+ * reported. */
 #include "base/clock.h"
 #include "lib/ckpt_steps.h"
 #include "lib/ckptlib.h"
@@ -20,7 +21,7 @@
 
 #include <cmocka.h>
 
-/* ---- Counting vpipe's allocations, per thread --------------------------- */
+/* ---- Counting allocations per thread, and failing one ------------------- */
 
 void *__real_malloc(size_t n);
 
@@ -36,7 +37,7 @@ void *__wrap_realloc(void *p, size_t n);
 
 static _Thread_local int n_allocated;
 
-static atomic_int allocations_left = INT_MAX; /* then one fails */
+static atomic_int allocations_left = INT_MAX; /* the last of them fails */
 
 static bool may_allocate(void)
 {
@@ -59,7 +60,7 @@ void *__wrap_realloc(void *p, size_t n)
     return may_allocate() ? __real_realloc(p, n) : NULL;
 }
 
-/* ---- The writer --------------------------------------------------------- */
+/* ---- Putting, committing and freeing ------------------------------------ */
 
 static void writer_refuses_bad_items(void **state)
 {
@@ -91,7 +92,7 @@ static void writer_refuses_bad_items(void **state)
         vp_ckpt_writer_create(at("no/such"), NULL, 1, twice, 2, &writer, &err),
         VP_ERR_IO);
     assert_null(writer);
-    /* No tensors at all is odd but possible. */
+    /* A writer without tensors is unusual but valid. */
     assert_int_equal(
         vp_ckpt_writer_create(store(), NULL, 1, NULL, 0, &writer, &err), VP_OK);
     assert_int_equal(vp_ckpt_writer_bytes(writer), 0);
@@ -128,7 +129,7 @@ static void every_item_must_be_put(void **state)
 struct putter {
     struct vp_ckpt_writer *writer;
     uint32_t turn;
-    int first; /* items first, first + 4, ... */
+    int first; /* puts items first, first + 4, ... */
 };
 
 static void *put_some(void *arg)
@@ -147,7 +148,7 @@ static void *put_some(void *arg)
     return NULL;
 }
 
-/* Reads all tensors; NULL if they are those of turn 20. */
+/* Reads all tensors. Returns NULL if they are those of turn 20. */
 static void *read_all(void *arg)
 {
     unsigned char want[MAX_ITEM_BYTES], got[MAX_ITEM_BYTES];
@@ -165,7 +166,8 @@ static void *read_all(void *arg)
     return NULL;
 }
 
-/* Ranks put at once, the next begin comes while the disk is still busy. */
+/* Four threads put items at the same time, and the next begin comes while the
+ * previous checkpoint is being written. */
 static void ranks_put_at_once(void **state)
 {
     struct vp_ckpt_writer *writer;
@@ -217,7 +219,7 @@ static void ranks_put_at_once(void **state)
     }
 }
 
-/* What the training threads do for a checkpoint allocates nothing. */
+/* begin, put and commit, which training threads call, allocate nothing. */
 static void saving_allocates_nothing(void **state)
 {
     struct vp_ckpt_writer *writer;
@@ -238,7 +240,7 @@ static void saving_allocates_nothing(void **state)
         put_state(writer, 1);
         assert_int_equal(vp_ckpt_writer_commit(writer, facts, NAN, &err),
                          VP_OK);
-        /* Only facts larger than any before make room once. */
+        /* Only facts that are larger than all before allocate, once. */
         assert_int_equal(n_allocated - before, step == 0);
     }
     assert_int_equal(vp_ckpt_writer_finish(writer, PATIENCE_MS, &err), VP_OK);
@@ -247,7 +249,7 @@ static void saving_allocates_nothing(void **state)
     free(large);
 }
 
-/* Saves and opens; the status of the first that fails. */
+/* Saves and opens a checkpoint. Returns the first error. */
 static enum vp_status save_and_open(struct vp_err *err)
 {
     struct vp_ckpt_writer *writer = NULL;
@@ -270,7 +272,7 @@ static enum vp_status save_and_open(struct vp_err *err)
     if (st == VP_OK)
         st = vp_ckpt_open_newest(store(), NULL, NULL, &ckpt, err);
     if (st == VP_OK)
-        assert_int_equal(vp_ckpt_step(ckpt), 2); /* never an older one */
+        assert_int_equal(vp_ckpt_step(ckpt), 2); /* not the older checkpoint */
     vp_ckpt_close(ckpt);
     vp_facts_free(facts);
     return st;
@@ -300,7 +302,7 @@ static void any_allocation_may_fail(void **state)
             assert_int_equal(st, VP_OK);
             break;
         }
-        /* Pruning puts up with it. */
+        /* A failed allocation while old checkpoints are pruned is no error. */
         assert_true(st == VP_ERR_NOMEM || st == VP_OK);
         n_failed += st == VP_ERR_NOMEM;
     }
@@ -328,7 +330,7 @@ static void waits_have_a_limit(void **state)
     assert_int_equal(vp_ckpt_writer_saved(writer), -1);
     assert_int_equal(vp_ckpt_writer_finish(writer, PATIENCE_MS, &err), VP_OK);
     assert_int_equal(vp_ckpt_writer_saved(writer), 3);
-    /* Six syncs: three blocks, manifest, two folders. */
+    /* Six syncs of 60 ms: three blocks, manifest, two folders. */
     assert_true(vp_clock_seconds(start, vp_clock_ns()) >= 0.36);
     vp_ckpt_writer_free(writer);
 }
@@ -352,7 +354,8 @@ static void commit_and_free(int sync_ms, int delay_us)
     assert_int_equal(fault.n_open, 0);
 }
 
-/* Freed at any moment: a checkpoint is there whole or not at all. */
+/* The writer is freed at different moments after a commit: the checkpoint is
+ * complete or absent. */
 static void freeing_gives_up(void **state)
 {
     struct notes notes;
@@ -368,16 +371,16 @@ static void freeing_gives_up(void **state)
         }
         assert_int_equal(remove_tree(store()), 0);
     }
-    /* Not all six syncs are waited for. */
+    /* Freeing does not wait for all six syncs of 200 ms. */
     commit_and_free(200, 20000);
     list_folder(store(), names, sizeof(names));
     assert_string_equal(names, "");
 }
 
-/* ---- Cost --------------------------------------------------------------- */
+/* ---- Cost of a save ----------------------------------------------------- */
 
-/* What training sees of a checkpoint, against one copy of the state. Prints
- * figures; only with VP_FULL=1, as it needs 800 MB. */
+/* Measures the time that a checkpoint costs training, against one copy of the
+ * state. Runs only with VP_FULL=1, as it needs 800 MB. */
 static void saving_costs_a_copy(void **state)
 {
     enum { BLOCKS = 50 };
@@ -417,7 +420,7 @@ static void saving_costs_a_copy(void **state)
             vp_ckpt_writer_put(writer, i, from + i * n_bytes);
         assert_int_equal(vp_ckpt_writer_commit(writer, NULL, NAN, &err), VP_OK);
         t[2] = vp_clock_ns();
-        for (int i = 0; i < BLOCKS; i++) /* while the thread writes */
+        for (int i = 0; i < BLOCKS; i++) /* while the writer thread writes */
             memcpy(to + i * n_bytes, from + i * n_bytes, (size_t)n_bytes);
         t[3] = vp_clock_ns();
         assert_int_equal(vp_ckpt_writer_finish(writer, PATIENCE_MS, &err),

@@ -1,5 +1,6 @@
-/* safetensors files of Python are read and written again byte for byte, every
- * rule of the format is enforced, and no bytes break the parser. */
+/* safetensors files of the Python package are read and written byte for byte,
+ * every rule of the format is enforced, and arbitrary bytes never break the
+ * parser. */
 #include "lib/ckptlib.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/types.safetensors"
 
-/* The list of tests/golden/make_safetensors.py. */
+/* The tensors of tests/golden/make_safetensors.py. */
 static const struct vp_st_tensor golden[] = {
     { .name = "weight", .type = VP_ST_F32, .n_dims = 2, .dims = { 3, 5 } },
     { .name = "bias", .type = VP_ST_F32, .n_dims = 1, .dims = { 7 } },
@@ -57,7 +58,7 @@ static unsigned char golden_byte(int place, size_t j)
     return (unsigned char)(37u * (unsigned)place + 11u * j + 5u);
 }
 
-/* ---- Against the Python package ----------------------------------------- */
+/* ---- Comparison with the Python package --------------------------------- */
 
 static void reads_what_python_wrote(void **state)
 {
@@ -105,7 +106,7 @@ static void writes_what_python_writes(void **state)
 
     (void)state;
     want = read_file(GOLDEN, &n_want);
-    /* The order in which the tensors are given does not matter. */
+    /* The order of the given tensors does not change the file. */
     for (int shift = 0; shift < N_GOLDEN; shift++) {
         for (int i = 0; i < N_GOLDEN; i++) {
             int k = (i * 3 + shift) % N_GOLDEN;
@@ -147,7 +148,7 @@ static void types_and_shapes_have_names(void **state)
     assert_string_equal(text, "F64 [2, 2, 2]");
     vp_st_describe(&golden[9], text, sizeof(text));
     assert_string_equal(text, "F32 []");
-    vp_st_describe(&golden[2], text, 9); /* no room */
+    vp_st_describe(&golden[2], text, 9); /* text is cut */
     assert_string_equal(text, "F64 [2, ");
 }
 
@@ -209,7 +210,7 @@ static void round_trip(uint32_t seed)
 static void tensors_come_back(void **state)
 {
     (void)state;
-    fault_start(FAULT_NONE, 0, 0); /* without waiting for the disk */
+    fault_start(FAULT_NONE, 0, 0); /* with fsync() stubbed */
     for (uint32_t seed = 0; seed < 300; seed++)
         round_trip(seed);
     assert_int_equal(fault.n_open, 0);
@@ -263,7 +264,8 @@ static void refuses_to_write_nonsense(void **state)
     free(head.bytes);
 }
 
-/* A file is written whole or not at all, at whatever call it fails. */
+/* Whichever call fails, the path holds the complete old or the complete new
+ * file. */
 static void writes_all_or_nothing(void **state)
 {
     struct vp_st_tensor t = {
@@ -299,13 +301,14 @@ static void writes_all_or_nothing(void **state)
                     (got[0] == 3 && got[1] == 4));
         vp_st_close(file);
     }
-    assert_int_equal(n_failed, 9); /* open write write fsync close rename
-                                      open fsync close */
+    assert_int_equal(n_failed, 9); /* open write write fsync close rename open
+                                    * fsync close */
 }
 
-/* ---- Rules -------------------------------------------------------------- */
+/* ---- Rules of the format ------------------------------------------------ */
 
-/* A file with this JSON (padded) and `n_data` bytes of data, from memory. */
+/* Parses a header with this JSON, padded, for a file with `n_data` bytes of
+ * data. */
 static enum vp_status parse_json(const char *json, int64_t n_data,
                                  struct vp_st_header *header,
                                  struct vp_err *err)
@@ -530,7 +533,7 @@ static void bad_files_are_refused(void **state)
     free(bytes);
 }
 
-/* Gives the file the time stamp `when`, `ns` nanoseconds later. */
+/* Sets the modification time of the file to `when` plus `ns` nanoseconds. */
 static void set_time(const char *path, struct timespec when, long ns)
 {
     const struct timespec times[2] = {
@@ -540,7 +543,7 @@ static void set_time(const char *path, struct timespec when, long ns)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-/* What changes after it was opened is noticed, never a crash. */
+/* A file that changes after it was opened gives an error, not a crash. */
 static void changed_files_are_noticed(void **state)
 {
     struct vp_st_file *file = NULL;
@@ -558,7 +561,7 @@ static void changed_files_are_noticed(void **state)
     t = vp_st_header_find(vp_st_header(file), "weight");
     assert_int_equal(vp_st_read(file, t, buf, &err), VP_OK);
 
-    /* Another length; the same again. */
+    /* Another length, then the original content again. */
     assert_int_equal(truncate(at("f"), (off_t)n - 1), 0);
     set_time(at("f"), info.st_mtim, 0);
     assert_int_equal(vp_st_read(file, t, buf, &err), VP_ERR_INVALID);
@@ -567,7 +570,7 @@ static void changed_files_are_noticed(void **state)
     set_time(at("f"), info.st_mtim, 0);
     assert_int_equal(vp_st_read(file, t, buf, &err), VP_OK);
 
-    /* Another time, another file of the same time, no file. */
+    /* Another time, another file with the same time, no file. */
     set_time(at("f"), info.st_mtim, 1);
     assert_int_equal(vp_st_read(file, t, buf, &err), VP_ERR_INVALID);
     write_path(at("g"), bytes, n);
@@ -606,13 +609,13 @@ static void reads_fail_cleanly(void **state)
             assert_int_equal(k, 8); /* open pread pread close, open ... */
             break;
         }
-        if (k != 4 && k != 7) { /* the close after a good read */
+        if (k != 4 && k != 7) { /* a failed close after a good read */
             assert_int_equal(st, VP_ERR_IO);
             assert_non_null(strstr(err.text, GOLDEN ": "));
             assert_non_null(strstr(err.text, strerror(EIO)));
         }
     }
-    /* The file is cut while it is read. */
+    /* The file is truncated while it is read. */
     for (int k = 2; k <= 6; k += k == 3 ? 3 : 1) {
         enum vp_status st;
 
@@ -641,7 +644,7 @@ static void reads_fail_cleanly(void **state)
 
 /* ---- Random bytes ------------------------------------------------------- */
 
-/* What holds for any header that is accepted. */
+/* Checks that the tensors of an accepted header cover the data exactly. */
 static void check_accepted(const struct vp_st_header *h, int64_t n_head,
                            int64_t file_bytes)
 {
@@ -702,7 +705,7 @@ static void no_bytes_break_the_parser(void **state)
             assert_null(strchr(err.text, '\n'));
         }
     }
-    /* Neither all nor none: the mutants reach past the first check. */
+    /* The bounds show that mutants get past the first check. */
     assert_in_range(n_accepted, n_mutants / 200, n_mutants / 2);
     free(seed_file);
     free(bytes);

@@ -16,7 +16,7 @@ struct refused {
 
 /* clang-format off */
 
-/* Not YAML, or more of it than is read. */
+/* Text that is not YAML, or YAML that is not supported. */
 static const struct refused not_yaml[] = {
     { "", NULL,
       "a.yml: the file holds no configuration; write at least "
@@ -82,7 +82,8 @@ static const struct refused not_yaml[] = {
       "save the file as UTF-8 text" },
 };
 
-/* Keys that do not exist, do not belong here, or have no value. */
+/* Keys that do not exist, are set twice, do not fit the model, or have no
+ * value. */
 static const struct refused bad_keys[] = {
     { "layers: 2\n", NULL,
       "a.yml: key 'model_type' is missing; add one of bert, gpt2, cpm, "
@@ -139,7 +140,7 @@ static const struct refused bad_keys[] = {
       "remove it" },
 };
 
-/* Values of the wrong kind, or out of range. */
+/* Values of the wrong type or out of range. */
 static const struct refused bad_values[] = {
     { "model_type:\n", NULL,
       "a.yml:1: key 'model_type' has no value; write for example "
@@ -358,12 +359,12 @@ static const struct refused bad_values[] = {
       "for example 'layers: 4'" },
 };
 
-/* Each value is possible, but not together with the others. */
+/* Values that are valid alone, but not together. */
 static const struct refused bad_together[] = {
     { BERT "heads: 7\n", NULL,
       "a.yml:2: key 'heads': 7 heads do not divide hidden 1024; use a divisor "
       "of hidden, or a hidden that is a multiple of 7" },
-    /* Not the heads, which nobody wrote, but the width that broke them. */
+    /* heads is a default; the message has the place of hidden. */
     { BERT "hidden: 100\n", NULL,
       "a.yml:2: key 'heads': 16 heads do not divide hidden 100; use a divisor "
       "of hidden, or a hidden that is a multiple of 16" },
@@ -409,7 +410,7 @@ static const struct refused bad_together[] = {
     { BERT "config: gpt2.json\n", NULL,
       "a.yml:2: key 'config' names a file for model_type gpt2, but model_type "
       "is bert; make them agree" },
-    /* The width comes from the file that was named in line 2. */
+    /* The sizes come from the file named in line 2. */
     { "model_type: gpt2\nconfig: gpt2.json\nseq_length: 65\n", NULL,
       "a.yml:3: key 'seq_length': 65 is longer than the model's 64 positions; "
       "shorten it or raise positions" },
@@ -422,9 +423,9 @@ static const struct refused bad_together[] = {
 #define NINE BERT "layers: 4\n"
 #define ASP "sync_mode: asp\n"
 
-/* Pipelines that cannot be. */
+/* Impossible pipelines. */
 static const struct refused bad_pipelines[] = {
-    /* Lists. */
+    /* Lists of wrong types or values. */
     { NINE "partition: [3, x, 3]\n", NULL,
       "a.yml:3: key 'partition' has 'x' as entry 2; write whole numbers from 1 "
       "to 100000, for example 'partition: [3, 2, 2, 2]'" },
@@ -505,7 +506,7 @@ static const struct refused bad_pipelines[] = {
       "a.yml:3: key 'stages' must be a whole number from 1 to 64, not '0'; "
       "write for example 'stages: 4'" },
 
-    /* Lengths and sums. */
+    /* Lists of wrong lengths or sums. */
     { NINE "stages: 4\npartition: [3, 3, 3]\n", NULL,
       "a.yml:4: key 'partition' has 3 entries for 4 stages; give one each" },
     { NINE "partition: [9]\n", "stages=2",
@@ -540,7 +541,7 @@ static const struct refused bad_pipelines[] = {
       "a.yml:3: key 'stages': 2 chunks of 33 stages are too many; use at most "
       "64 in all" },
 
-    /* Schedules. */
+    /* Schedules that do not fit other keys. */
     { NINE ASP "schedule: 1f1b\n", NULL,
       "a.yml:4: key 'schedule' is 1f1b, which needs sync_mode bsp; set that, "
       "or use pipedream" },

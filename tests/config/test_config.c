@@ -1,5 +1,5 @@
-/* Configurations are read: every key, defaults, values derived from others,
- * vocabularies, sizes from JSON, --set and paths. */
+/* Configurations load with the right values: every key, defaults, values
+ * derived from other keys, vocabularies, sizes from JSON, --set and paths. */
 #include "backend/facts.h"
 #include "config/config.h"
 #include "config/load.h"
@@ -21,7 +21,7 @@
 
 #define TOKENIZERS VP_SOURCE_DIR "/tests/golden/tokenizers/"
 
-/* ---- Refused configurations --------------------------------------------- */
+/* ---- A model in JSON ---------------------------------------------------- */
 
 static const char bert_json[] =
     "{\"vocab_size\": 100, \"hidden_size\": 32, \"num_hidden_layers\": 3,\n"
@@ -222,8 +222,8 @@ static void test_every_key_of_the_run(void **state)
     vp_config_release(&c);
 }
 
-/* Replaced when a configuration is loaded, by what this machine multiplies faster,
- * or by what all ranks have agreed on. */
+/* `precision: auto` is replaced at loading by the faster precision of this
+ * machine, or by the one that all ranks agreed on. */
 static void test_precision_auto(void **state)
 {
     static const char text[] = BERT "precision: auto\ndevice: cpu\n";
@@ -332,7 +332,7 @@ static void test_derived_defaults(void **state)
     assert_true(c.lr.warmup == 0.0f);
     vp_config_release(&c);
 
-    /* Statistics: one key without the other. */
+    /* Each of the two keys for statistics sets a default for the other. */
     load_ok(BERT "verbose: [time]\nverbose_frequency: 0\n"
                  "print_frequency: 7\n",
             NULL, &c);
@@ -350,7 +350,7 @@ static void test_derived_defaults(void **state)
     assert_int_equal(c.prefetch, 5);
     vp_config_release(&c);
 
-    /* Generated data wins over files that were named, as in the original. */
+    /* Generated data has priority over a data_dir, as in the original vPipe. */
     load_ok(BERT "data_dir: nowhere\nsynthetic_data: true\n", NULL, &c);
     assert_true(c.synthetic_data);
     vp_config_release(&c);
@@ -364,7 +364,7 @@ static const char *schedule_name(const struct vp_config *config)
     return vp_generator_at(config->schedule)->name;
 }
 
-/* 2000 ids; a vocabulary may have room to spare. */
+/* The tokenizer has 2000 ids; `vocab` may be larger. */
 static void test_vocabulary_of_a_tokenizer(void **state)
 {
     static const char yaml[] = "model_type: gpt2\n"
@@ -392,7 +392,8 @@ static void test_vocabulary_of_a_tokenizer(void **state)
                                   "opened: No such file or directory; check "
                                   "the path");
     vp_config_release(&c);
-    /* fairseq's dictionary has four ids before them; bytes have no tokenizer. */
+    /* A dictionary of fairseq adds four ids. Text that is read byte by byte has
+     * no tokenizer. */
     load_ok(pairs, NULL, &c);
     assert_int_equal(c.sizes.vocab, 2004);
     vp_config_release(&c);
@@ -447,7 +448,7 @@ static void test_pipeline_defaults(void **state)
     struct vp_config c;
 
     (void)state;
-    /* The number of stages is that of the partition. */
+    /* The partition sets the number of stages. */
     load_ok(NINE "partition: [3, 2, 4]\n", NULL, &c);
     assert_int_equal(c.stages, 3);
     assert_int_equal(c.accumulation_steps, 32);
@@ -469,14 +470,14 @@ static void test_pipeline_defaults(void **state)
     assert_int_equal(c.partition.n, 4);
     vp_config_release(&c);
 
-    /* One ratio for all. */
+    /* One ratio applies to all stages. */
     load_ok(NINE "stages: 3\nrecompute_ratio: 0.25\nreplicas: [1, 2, 3]\n",
             NULL, &c);
     assert_reals(&c.recompute_ratio, REALS(0.25, 0.25, 0.25));
     assert_int_equal(vp_config_n_ranks(&c), 6);
     vp_config_release(&c);
 
-    /* Or none, whatever it is. */
+    /* `recompute: false` overrides every ratio. */
     load_ok(NINE "stages: 3\nrecompute_ratio: 0.25\nrecompute: false\n", NULL,
             &c);
     assert_reals(&c.recompute_ratio, REALS(0, 0, 0));
@@ -490,13 +491,13 @@ static void test_pipeline_defaults(void **state)
     assert_reals(&c.recompute_ratio, REALS(1, 0.5));
     vp_config_release(&c);
 
-    /* Ranks that are all alone may own several stages. */
+    /* With one replica per stage, ranks may own several stages. */
     load_ok(NINE "schedule: interleaved\nstages: 2\nreplicas: [1, 1]\n", NULL,
             &c);
     assert_int_equal(vp_config_n_ranks(&c), 2);
     vp_config_release(&c);
 
-    /* asp: an update per minibatch, embeddings apart. */
+    /* asp: one update per minibatch, and embeddings are not tied. */
     load_ok(NINE ASP "stages: 2\n", NULL, &c);
     assert_string_equal(schedule_name(&c), "pipedream");
     assert_int_equal(c.accumulation_steps, 1);
@@ -514,9 +515,9 @@ static void test_pipeline_defaults(void **state)
     vp_config_release(&c);
 }
 
-/* 12 equal encoder layers of two blocks, an embedding that costs nothing, and
- * a head: stages get equal work, and less of it where they recompute, more
- * where there are replicas. */
+/* A model with 12 equal encoder layers of two blocks, a cheap embedding and a
+ * head. Stages get equal work, so those that recompute get fewer blocks and
+ * those with replicas more. */
 #define FLAT BERT "size: base\nvocab: 32\nffn: 1536\n"
 
 static void test_balance(void **state)
@@ -534,7 +535,8 @@ static void test_balance(void **state)
     load_ok(FLAT "stages: 3\nrecompute_ratio: [1, 0, 0]\n"
                  "replicas: [1, 2, 1]\n",
             NULL, &c);
-    /* Work per block 4/3, 1/2 and 1: shares of 25 are 5.0, 13.3 and 6.7. */
+    /* The work per block is 4/3, 1/2 and 1: shares of 25 are 5.0, 13.3 and
+     * 6.7. */
     assert_in_range(c.partition.at[0], 5, 6);
     assert_in_range(c.partition.at[1], 12, 14);
     assert_in_range(c.partition.at[2], 6, 7);
@@ -580,7 +582,7 @@ static void test_sizes_from_json(void **state)
     assert_true(c.sizes.eps == 1e-6f);
     assert_int_equal(c.seq_length, 64);
     vp_config_release(&c);
-    /* The original's file, also under the original's name for it. */
+    /* The original's file, also under the original's key. */
     write_text_file("gpt2.json", bert_json);
     for (int i = 0; i < 2; i++) {
         load_ok(i ? BERT "bert_config: gpt2.json\n"
@@ -611,7 +613,7 @@ static void test_set(void **state)
     assert_string_equal(vp_config_place(&c, "layers"), "--set");
     vp_config_release(&c);
 
-    /* Lists, in and out of the file. */
+    /* Lists, from the file and from --set. */
     load_ok(NINE, "partition=[3, 2,4]", &c);
     assert_ints(&c.partition, INTS(3, 2, 4));
     assert_string_equal(vp_config_place(&c, "partition"), "--set");
@@ -624,11 +626,11 @@ static void test_set(void **state)
             &c);
     assert_reals(&c.recompute_ratio, REALS(1.0, 1.0));
     vp_config_release(&c);
-    load_ok(BERT, "log_directory=[x]", &c); /* text where text is meant */
+    load_ok(BERT, "log_directory=[x]", &c); /* brackets in a text */
     assert_string_equal(c.log_directory, "[x]");
     vp_config_release(&c);
 
-    /* A set repairs what the file has wrong. */
+    /* --set repairs a wrong value of the file. */
     load_ok(BERT "dropout: yes\n", "dropout=0", &c);
     assert_true(c.sizes.dropout == 0.0f);
     vp_config_release(&c);

@@ -1,5 +1,6 @@
-/* The table of keys has words, paths, help and working examples; `schedule:
- * auto` chooses by the costs that it is given. */
+/* The table of keys has words, paths, help and working examples for shell
+ * completion and messages, and `schedule: auto` makes lists for the given
+ * costs. */
 #include "config/config.h"
 #include "config/keys.h"
 #include "config_cases.h"
@@ -20,12 +21,12 @@
 
 #define TOKENIZERS VP_SOURCE_DIR "/tests/golden/tokenizers/"
 
-/* ---- Nearest ------------------------------------------------------------ */
+/* ---- The nearest key ---------------------------------------------------- */
 
 static void test_nearest_key(void **state)
 {
     static const struct {
-        const char *typed, *meant; /* NULL: nothing near */
+        const char *typed, *meant; /* NULL: no key is near */
     } cases[] = {
         { "laers", "layers" },
         { "layer", "layers" },
@@ -74,7 +75,7 @@ static void test_nearest_key(void **state)
     }
 }
 
-/* ---- The table ---------------------------------------------------------- */
+/* ---- The table of keys -------------------------------------------------- */
 
 static void test_table(void **state)
 {
@@ -103,7 +104,7 @@ static void test_table(void **state)
     vp_config_release(&c);
 }
 
-/* What completion offers. */
+/* Words and paths that shell completion offers. */
 static void test_words_and_paths(void **state)
 {
     static const struct {
@@ -143,7 +144,7 @@ static void test_words_and_paths(void **state)
     assert_int_equal(n_found, VP_COUNT_OF(cases));
 }
 
-/* The help of key `size` names every model's default. */
+/* The help of key `size` names the default of every model. */
 static void test_size_help_names_the_defaults(void **state)
 {
     static const char *const models[] = { "bert", "gpt2", "cpm",
@@ -155,7 +156,7 @@ static void test_size_help_names_the_defaults(void **state)
                                vp_model_find(models[i])->sizes[0].name));
 }
 
-/* Lines that a key's example needs around it. */
+/* Returns lines that the example of a key needs to be valid. */
 static const char *example_context(const char *name)
 {
     static const struct {
@@ -181,7 +182,7 @@ static const char *example_context(const char *name)
     return "";
 }
 
-/* The example that a message offers must be taken. */
+/* Every example that a message offers loads. */
 static void test_examples_work(void **state)
 {
     (void)state;
@@ -224,9 +225,9 @@ static void test_examples_work(void **state)
     unlink("mp_conf.json");
 }
 
-/* ---- Writing ------------------------------------------------------------ */
+/* ---- The schedule `auto` ------------------------------------------------ */
 
-/* The schedule that `auto` made, after all checks. */
+/* Parses and validates the schedule that `auto` made. */
 static void parse_auto(const struct vp_config *c, struct vp_schedule *out)
 {
     struct vp_err err = { .text = "" };
@@ -243,7 +244,8 @@ static void parse_auto(const struct vp_config *c, struct vp_schedule *out)
     assert_int_equal(c->partition.n, out->n_stages);
 }
 
-/* Slots of a rank; a whole stage counts as two. */
+/* Returns the activation slots of a rank in halves of a stage: a slot of a
+ * stage that is alone on its rank counts 2. */
 static double halves(const struct vp_schedule *schedule, int rank)
 {
     const struct vp_rank_list *list = &schedule->ranks[rank];
@@ -257,13 +259,14 @@ static double halves(const struct vp_schedule *schedule, int rank)
 #define AUTO_8 \
     BERT "layers: 8\nstages: 4\nschedule: auto\naccumulation_steps: 8\n"
 
-/* Chunks and their places are chosen, or kept to what is given; a rank has no
- * more slots than it may; stages that recompute have an R for every B. */
+/* `auto` chooses chunks and their ranks, or keeps the given ones. A rank never
+ * has more slots than schedule_memory, and stages that recompute have an R for
+ * every B. */
 static void test_schedule_auto(void **state)
 {
     static const struct {
         const char *yaml;
-        int chunks; /* 0: open */
+        int chunks; /* 0: chosen by auto */
         int memory;
         bool recompute;
     } cases[] = {
@@ -324,8 +327,8 @@ static double time_of(const char *text, double f, double b, double w)
     return makespan;
 }
 
-/* Costs that the user gives decide: lists made for long backwards are shorter
- * under long backwards than lists made for long forwards, and the reverse. */
+/* schedule_costs decide: a schedule made for long backward passes is faster
+ * with those than one made for long forward passes, and vice versa. */
 static void test_schedule_costs_decide(void **state)
 {
     struct vp_config f, b;

@@ -78,7 +78,7 @@ static void test_refuses_files(void **state)
                      VP_ERR_INVALID);
     assert_null(strchr(err.text, '\n'));
     vp_config_release(&config);
-    vp_config_release(&config); /* harmless */
+    vp_config_release(&config); /* releasing twice is allowed */
 }
 
 int main(void)

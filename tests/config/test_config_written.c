@@ -1,5 +1,5 @@
-/* A configuration that was written reads back equal; mutated text, pipes and
- * extreme numbers do no harm. */
+/* A written configuration loads with equal values; mutated text, pipes and
+ * extreme numbers cause neither crashes nor hangs. */
 #include "base/file.h"
 #include "base/rng.h"
 #include "base/yaml.h"
@@ -25,7 +25,7 @@
 
 #include <cmocka.h>
 
-/* ---- Helpers: all files live in one temporary folder -------------------- */
+/* ---- Helpers; all files are in one temporary folder --------------------- */
 
 static char *read_text(const char *path)
 {
@@ -54,7 +54,8 @@ static void assert_same_config(const struct vp_config *a,
         if (has_a)
             assert_string_equal(text_a, text_b);
     }
-    /* Not only what the table prints: nothing may be missing from it. */
+    /* Also compares fields directly, in case a key is missing from the
+     * table. */
     assert_ptr_equal(a->model, b->model);
     assert_memory_equal(&a->sizes, &b->sizes, sizeof(a->sizes));
     assert_memory_equal(&a->optim, &b->optim, sizeof(a->optim));
@@ -136,7 +137,7 @@ static void assert_same_config(const struct vp_config *a,
     assert_int_equal(a->watchdog_seconds, b->watchdog_seconds);
 }
 
-/* Writes, reads, writes again: same values, same text. */
+/* Writes, loads and writes again: values and text stay the same. */
 static void check_round_trip(const char *yaml)
 {
     struct vp_config first, second;
@@ -204,7 +205,7 @@ static void test_round_trip(void **state)
     }
 }
 
-/* The file works from any folder: paths in it are absolute. */
+/* The written file works from any folder, because its paths are absolute. */
 static void test_written_paths(void **state)
 {
     struct vp_config c;
@@ -248,15 +249,15 @@ static void test_shipped_files(void **state)
     }
 }
 
-/* ---- Mutations ---------------------------------------------------------- */
+/* ---- Mutated text, pipes and extreme numbers ---------------------------- */
 
 static uint32_t draw(uint32_t round, uint32_t i, uint32_t n)
 {
     return vp_rng_below(vp_rng(11, VP_RNG_TEST, 1, round, i, 0).v[0], n);
 }
 
-/* Flips, replaces, removes, doubles and cuts; bytes that mean something in
- * YAML come more often. */
+/* Flips, replaces, removes, doubles and cuts bytes; characters special to YAML
+ * are more frequent. */
 static size_t mutate(char *bytes, size_t n, size_t room, uint32_t round)
 {
     static const char special[] = ":-#&*!|>'\"%@`{}[],?~ \t\n\r\\0";
@@ -293,7 +294,7 @@ static size_t mutate(char *bytes, size_t n, size_t room, uint32_t round)
     return n;
 }
 
-/* The files that `original` names. */
+/* Writes the files that `original` names. */
 static void write_plan_files(void)
 {
     write_text_file("sub/plan.json", "{\"partition\": [24, 25],\n"
@@ -348,8 +349,8 @@ static void test_mutations(void **state)
     assert_true(n_refused > 40000);
 }
 
-/* A FIFO that has no writer, one that writes nothing, or one that never ends:
- * an error in time. Descriptor -1: nobody opens it. */
+/* A FIFO without a writer, with a silent writer, or with one that never closes
+ * it gives an error in time. With fd -1 the test opens no writer. */
 static void test_pipes_have_an_end(void **state)
 {
     static const char want[] = "fifo: is a pipe or device that does not end "
@@ -360,7 +361,7 @@ static void test_pipes_have_an_end(void **state)
     assert_int_equal(mkfifo("fifo", 0666), 0);
     alarm(60);
     for (size_t i = 0; i < VP_COUNT_OF(written); i++) {
-        /* For both directions it opens without another end. */
+        /* O_RDWR opens a FIFO without another process. */
         int fd = written[i] ? open("fifo", O_RDWR) : -1;
         struct vp_err err = { .text = "" };
         char *bytes = NULL;
@@ -380,8 +381,8 @@ static void test_pipes_have_an_end(void **state)
     assert_int_equal(remove("fifo"), 0);
 }
 
-/* Relative paths of a configuration that has no place start at the working
- * directory; that of a file, at its folder. */
+/* Relative paths start at the folder of the configuration file, or at the
+ * working directory if the configuration comes from a pipe. */
 static void test_pipes_have_no_folder(void **state)
 {
     static const char text[] = "model_type: bert\nlog_directory: runs\n";
@@ -411,7 +412,7 @@ static void test_pipes_have_no_folder(void **state)
     assert_int_equal(remove("sub/p.yml"), 0);
 }
 
-/* Every number that is taken is kept: read, written and read again. */
+/* Every accepted number survives loading, writing and loading again. */
 static void test_edges_of_numbers(void **state)
 {
     static const struct {
@@ -448,14 +449,14 @@ static void test_edges_of_numbers(void **state)
     }
 }
 
-/* ---- A schedule's file and its copy ------------------------------------- */
+/* ---- A schedule file and its copy in a checkpoint ----------------------- */
 
 #define ONE_MB "stages=1 minibatches=1\n0: 0F0 0B0 0UPDATE0\n"
 
 #define TWO_MB "stages=1 minibatches=2\n0: 0F0 0B0 0F1 0B1 0UPDATE0\n"
 
-/* The copy of a checkpoint stands in for a file that is gone, and for no
- * other. */
+/* The copy in a checkpoint replaces a schedule file that is missing, not one
+ * that exists. */
 static void test_saved_schedule(void **state)
 {
     static const struct {

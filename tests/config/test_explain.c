@@ -1,5 +1,5 @@
-/* --explain and notices name where the value of each key came from; each file
- * of tests/configs/bad is refused with its error line. */
+/* --explain and notices tell where the value of each key comes from, and each
+ * file of tests/configs/bad is refused with its error line. */
 #include "config/config.h"
 #include "config/load.h"
 #include "lib/config_text.h"
@@ -32,8 +32,8 @@ static int is_yaml(const struct dirent *entry)
     return dot && strcmp(dot, ".yml") == 0;
 }
 
-/* Enters a folder with links to all files of BAD: what a failing test leaves in
- * the current folder must not become a case of the next run. */
+/* Enters a new folder with links to all files of BAD, so that files left by a
+ * failing test do not become cases of the next run. */
 static void enter_bad(void)
 {
     DIR *dir = opendir(BAD);
@@ -53,7 +53,7 @@ static void enter_bad(void)
     closedir(dir);
 }
 
-/* A failed test may have left it. */
+/* Teardown: a failed test may have changed the working directory. */
 static int back_to_temp_folder(void **state)
 {
     (void)state;
@@ -91,7 +91,7 @@ static void check_load(const char *name, const char *want)
     struct vp_err err = { .text = "" };
     char line[sizeof(err.text) + 1];
 
-    /* Plans are made without the data, which is looked for last. */
+    /* Loading does not need the data; a missing data_dir is found last. */
     if (vp_config_load(name, NULL, 0, &config, &err) == VP_OK)
         assert_int_not_equal(vp_config_find_data(&config, &err), VP_OK);
     vp_config_release(&config);
@@ -186,7 +186,7 @@ static void test_notices(void **state)
     assert_int_equal(c.n_notices, 0);
     assert_false(vp_config_is_distributed(&c));
     vp_config_release(&c);
-    /* Other hosts get their ranks, and these their container. */
+    /* Ranks of other hosts use the container, so there is no notice. */
     load_ok(NINE "stages: 2\nmachines: ['g5:0', 'localhost:0']\n"
                  "container: x\n",
             NULL, &c);
@@ -201,7 +201,7 @@ static void test_notices(void **state)
     vp_config_release(&c);
 }
 
-/* "key: value" and "# origin" of a line, between spaces. */
+/* Fails unless `text` has the line `line` with the comment "# origin". */
 static void assert_explained(const char *text, const char *line,
                              const char *origin)
 {
@@ -266,7 +266,7 @@ static void test_explain(void **state)
     assert_explained(text, "ranks: [1, 0]", "m.json:1, named at a.yml:5");
     assert_non_null(strstr(text, "\n# a.yml:6: key 'container' is not used"));
 
-    /* It is a configuration itself, with the same values. */
+    /* The explanation is itself a configuration with the same values. */
     write_text_file("b.yml", text);
     load_file("b.yml", NULL, &again);
     assert_int_equal(vp_config_write(&c, "c.yml", &err), VP_OK);

@@ -1,5 +1,5 @@
-/* Keys, options and paths that a user mistypes or brings from other programs
- * are answered with the right name. */
+/* For keys, options, values and paths that are mistyped or come from other
+ * programs, the message names the right one. */
 #include "base/nearest.h"
 #include "config/config.h"
 #include "config/hints.h"
@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-/* ---- Helpers: all files live in one temporary folder -------------------- */
+/* ---- Helpers; all files are in one temporary folder --------------------- */
 
 static char temp_folder[] = "/tmp/vpipe_names_XXXXXX";
 static const char *const folders[] = { "configs", "data", "data/books", "one" };
@@ -65,7 +65,8 @@ static int leave_temp_folder(void **state)
     return chdir("/") | rmdir(temp_folder);
 }
 
-/* a.yml holds `yaml`; the message of what is refused. */
+/* Writes `yaml` to a.yml and loads it with --set `set`. Returns the error
+ * message. */
 static const char *refused(const char *yaml, const char *set)
 {
     static struct vp_err err;
@@ -91,7 +92,7 @@ static void load_ok(const char *yaml, const char *set, struct vp_config *out)
 
 /* ---- Keys and options --------------------------------------------------- */
 
-/* A key of another program that is one here, under another name. */
+/* A key of another program that has another name here. */
 #define SAME(name, key)                                                   \
     {                                                                     \
         name, "use '" key "'", "use '" key "'", "use '--set " key "=...'" \
@@ -110,7 +111,7 @@ static void load_ok(const char *yaml, const char *set, struct vp_config *out)
         name, "use '" key "'", "use '" key "'", "use '" flag "'" \
     }
 
-/* The remedy in a file, in --set and as an option. */
+/* The remedy for a key in a file, in --set and as an option. */
 static const struct {
     const char *name, *file, *set, *flag;
 } names[] = {
@@ -251,7 +252,7 @@ static void test_names_of_options(void **state)
     check_flag("--micro-batch-size", "use '--set batch_size=...'");
     check_flag("--steps", "use '--max-steps N'");
     check_flag("--config", "use '--config_file FILE'");
-    /* Keys by their own names. */
+    /* Options with the name of a key. */
     check_flag("--device", "use '--set device=...'");
     check_flag("--epochs", "use '--set epochs=...'");
     check_flag("--batch-size", "use '--set batch_size=...'");
@@ -259,7 +260,7 @@ static void test_names_of_options(void **state)
     check_flag("--", NULL);
 }
 
-/* A key is no name of another program, in a file or --set. */
+/* A key of vpipe gets no hint for files or --set. */
 static void test_own_keys_are_none(void **state)
 {
     char text[256];
@@ -275,7 +276,7 @@ static void test_own_keys_are_none(void **state)
     }
 }
 
-/* Values that other programs take for a key. */
+/* Values of other programs. */
 static void test_words(void **state)
 {
     static const struct {
@@ -307,7 +308,7 @@ static void test_words(void **state)
     }
 }
 
-/* The text between the quotes of "use '...'", up to one of `stop`. */
+/* Returns the text after "use '", up to a character of `stop`. */
 static const char *used(const char *remedy, const char *stop)
 {
     static char text[64];
@@ -317,8 +318,8 @@ static const char *used(const char *remedy, const char *stop)
     return text;
 }
 
-/* Every remedy of the table names a key, a word of it or an option, or says
- * what to do without. */
+/* Every remedy names an existing key, value or option, or says to remove the
+ * key. */
 static void test_remedies_exist(void **state)
 {
     const char *name, *of;
@@ -374,7 +375,8 @@ static void test_lists(void **state)
     assert_string_equal(c.machines.at[1].host, "localhost");
     assert_int_equal(c.machines.at[1].device, 1);
     vp_config_release(&c);
-    /* One number is still none, or one for all stages. */
+    /* One number is no list for partition, and one value for all stages for
+     * recompute_ratio. */
     load_ok(NINE "stages: 2\n", "recompute_ratio=0.5", &c);
     assert_reals(&c.recompute_ratio, REALS(0.5, 0.5));
     vp_config_release(&c);
@@ -390,7 +392,7 @@ static void test_lists(void **state)
                         "--set: key 'partition' has '' as entry 4; write whole "
                         "numbers from 1 to 100000, for example 'partition=[3, "
                         "2, 2, 2]'");
-    /* In quotes it is text, and so is a path with a comma. */
+    /* Quoted numbers are text, and so is a path with a comma. */
     assert_non_null(strstr(refused(NINE "partition: '2,2,5'\n", NULL),
                            "2,2,5: cannot be opened"));
     assert_non_null(strstr(refused(NINE, "partition=plans/a,b.json"),
@@ -402,27 +404,27 @@ static void test_lists(void **state)
 static void test_nearest_path(void **state)
 {
     static const struct {
-        const char *typed, *meant; /* NULL: nothing near */
+        const char *typed, *meant; /* NULL: no path is near */
     } cases[] = {
         { "configs/gpt.yml", "configs/gpt2.yml" },
         { "configs/bert_tny.yml", "configs/bert_tiny.yml" },
         { "configs/BERT-tiny.yml", "configs/bert_tiny.yml" },
         { "configs/bert_tiny.yaml", "configs/bert_tiny.yml" },
         { "configs/bert_tiny", "configs/bert_tiny.yml" },
-        /* Of equals, the first in the alphabet. */
+        /* The first in the alphabet of two equally near names. */
         { "configs/bert_tixy.yml", "configs/bert_tidy.yml" },
         { "confgs/gpt2.yml", "configs/gpt2.yml" },
         { "./confgs/gpt.yml", "./configs/gpt2.yml" },
         { "dta/boks", "data/books" },
         { "dta/xyzzy", "data" },
         { "pln.json", "plan.json" },
-        /* A short name is not all letters of another, whatever they end with. */
+        /* A common ending does not make short names near. */
         { "x.yml", NULL },
         { "none.yml", NULL },
         { "configs/xyzzy.yml", NULL },
         { "hidden", NULL },
         { ".hiden", ".hidden" },
-        /* What is there, a link to nothing, a file for a folder, nothing. */
+        /* An existing path, a dangling link, a file as a folder, no path. */
         { "plan.json", NULL },
         { "data/dangling", NULL },
         { "plan.json/x", NULL },
@@ -453,7 +455,7 @@ static void test_long_paths(void **state)
     assert_false(vp_nearest_path(path, out, sizeof(out)));
     path[1] = '/';
     assert_false(vp_nearest_path(path, out, sizeof(out)));
-    /* What does not fit is not said. */
+    /* A result longer than `out` is not returned. */
     assert_false(vp_nearest_path("configs/gpt.yml", out, sizeof(out)));
 }
 

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-/* In quotes of YAML, and what that is. */
+/* Text in YAML quotes, and the value that it stands for. */
 static const struct {
     const char *yaml, *text;
 } payloads[] = {
@@ -42,7 +42,8 @@ static bool ends_with(const char *text, const char *end)
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
-/* What was taken is what was written, and only keys for free text take it. */
+/* Fails unless the value equals the text. Only keys for free text may accept
+ * it. */
 static void assert_verbatim(const struct vp_key *key,
                             const struct vp_config *config, const char *text)
 {
@@ -61,7 +62,8 @@ static void assert_verbatim(const struct vp_key *key,
     }
 }
 
-/* Taken, it survives the way through config.yml; refused, in one line. */
+/* An accepted text survives writing and loading; a refused one gives one line.
+ * Returns true if it was accepted. */
 static bool check_payload(const struct vp_key *key, const char *path,
                           const char *set, const char *text)
 {
@@ -84,7 +86,8 @@ static bool check_payload(const struct vp_key *key, const char *path,
     return taken;
 }
 
-/* In every key there is: all of them in the library, some in the program. */
+/* Tries every text in every key: all of them with the library, some with the
+ * program. */
 static void test_no_shell(void **state)
 {
     const char *const arguments[] = { "train", "a.yml", "--dry-run", "--quiet",
@@ -95,7 +98,7 @@ static void test_no_shell(void **state)
     for (int i = 0; i < vp_n_keys; i++) {
         const struct vp_key *key = &vp_keys[i];
         bool list = vp_key_is_list(key);
-        /* Nothing is looked for in data_dir. */
+        /* With generated data, data_dir is not opened. */
         const char *base = strcmp(key->name, "synthetic_data") == 0 ? NINE
                                                                     : NINE
                                "synthetic_data: true\n";
@@ -121,12 +124,13 @@ static void test_no_shell(void **state)
         }
     }
     assert_int_equal(n, vp_n_keys * (int)VP_COUNT_OF(payloads));
-    /* container, data_dir, init, log_directory, profile, prometheus_file,
-     * sample_prompts, text_key, valid_split; but no line break. */
+    /* Only these keys accept such text, and none a line break: container,
+     * data_dir, init, log_directory, profile, prometheus_file, sample_prompts,
+     * text_key, valid_split. */
     assert_int_equal(n_taken, 9 * 2 * ((int)VP_COUNT_OF(payloads) - 1));
 }
 
-/* A whole run under hostile names. */
+/* A whole training run with such text in paths and names. */
 static void test_no_shell_in_a_run(void **state)
 {
     static const char folder[] = "$(touch injected); `touch injected`";

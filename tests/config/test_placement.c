@@ -1,5 +1,6 @@
-/* The original's placement files give stages, replicas and hosts as written,
- * within limits; a sweep of random placements. */
+/* Placement files of the original vPipe set stages, replicas, rank numbers and
+ * warm-up depths, within limits; 300 random placements are read back
+ * exactly. */
 #include "base/rng.h"
 #include "config/config.h"
 #include "lib/config_text.h"
@@ -17,7 +18,7 @@
 
 #include <cmocka.h>
 
-/* ---- Helpers: all files live in one temporary folder -------------------- */
+/* ---- Helpers; all files are in one temporary folder --------------------- */
 
 static uint32_t draw(uint32_t round, uint32_t i, uint32_t n)
 {
@@ -47,19 +48,20 @@ static void test_placement(void **state)
     assert_string_equal(vp_config_written(&c, "replicas"), "stage_to_rank_map");
     vp_config_release(&c);
 
-    /* The stages alone are enough; blocks are then cut by work. */
+    /* The placement sets the number of stages; the partition is then balanced
+     * by work. */
     load_ok(NINE "config_file: m.json\n", NULL, &c);
     assert_int_equal(c.stages, 3);
     assert_int_equal(c.partition.n, 3);
     vp_config_release(&c);
 
-    /* A key wins over the file, and the file is then not asked. */
+    /* A key has priority over the placement. */
     load_ok(NINE "config_file: m.json\nstages: 2\nreplicas: [2, 1]\n", NULL,
             &c);
     assert_ints(&c.replicas, INTS(2, 1));
     vp_config_release(&c);
 
-    /* Stages in any order; ranks too, and their numbers are kept. */
+    /* Stages and ranks may be in any order; the numbers of ranks are kept. */
     write_text_file("m.json",
                     "{\"stage_to_rank_map\": {\"1\": [3], \"0\": [2, 0],"
                     "\"2\": [1]}, \"stage_to_depth_map\": {\"2\": 0,"
@@ -79,7 +81,7 @@ static void test_placement(void **state)
     assert_ints(&c.warmup_depths, INTS(3, 1, 0));
     vp_config_release(&c);
 
-    /* Alone on their stages, ranks may own several. */
+    /* With one rank per stage, a rank may own several stages. */
     write_text_file("m.json",
                     "{\"stage_to_rank_map\": {\"0\": [0], \"1\": [1]}}");
     load_ok(NINE "schedule: interleaved\nconfig_file: m.json\n", NULL, &c);
@@ -87,7 +89,7 @@ static void test_placement(void **state)
     vp_config_release(&c);
 }
 
-/* As many stages as a schedule may have, and one more. */
+/* A placement with the largest number of stages of a schedule, and one more. */
 static void test_placement_limit(void **state)
 {
     static const char yaml[] = BERT "layers: 48\nconfig_file: m.json\n";
@@ -115,7 +117,7 @@ static void test_placement_limit(void **state)
     }
 }
 
-/* Modules that are blocks tell the partition. */
+/* If the entries of module_to_stage_map are blocks, they set the partition. */
 static void test_modules_are_blocks(void **state)
 {
     static const char *const maps[] = { "[0, 0, 0, 0, 1, 1, 1, 2, 2]",
@@ -143,11 +145,12 @@ static void test_modules_are_blocks(void **state)
     }
 }
 
-/* A random placement: stage s has ranks[first[s] .. first[s + 1]). */
+/* A random placement: stage s has the ranks from ranks[first[s]] up to, but
+ * without, ranks[first[s + 1]]. */
 struct sample {
     int n_stages, n_ranks;
     int replicas[8], first[9], ranks[24];
-    int order[8]; /* in which stages are written */
+    int order[8]; /* order of the stages in the file */
 };
 
 static void shuffle(int *list, int n, uint32_t round, uint32_t key)
@@ -196,7 +199,7 @@ static void write_sample(const struct sample *sample)
     assert_int_equal(fclose(file), 0);
 }
 
-/* What is read is what was meant, and one wrong rank is always found. */
+/* Random placements are read as written, and one wrong rank is always found. */
 static void test_placement_sweep(void **state)
 {
     static const char yaml[] = BERT "layers: 8\nconfig_file: m.json\n";
@@ -216,7 +219,7 @@ static void test_placement_sweep(void **state)
             assert_int_equal(vp_config_rank_number(&c, i), sample.ranks[i]);
         vp_config_release(&c);
 
-        /* There already, or beyond the last. */
+        /* The number is now used twice, or is larger than the last. */
         sample.ranks[draw(round, 99, (uint32_t)sample.n_ranks)]++;
         write_sample(&sample);
         assert_non_null(strstr(refused_message(yaml), "m.json:1: rank "));

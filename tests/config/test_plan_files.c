@@ -1,5 +1,6 @@
-/* The original's modules, plans and folders are read with their meaning;
- * mistakes in JSON are named by place, and mutated files do no harm. */
+/* Modules, plans and folders of the original vPipe are read as it meant them;
+ * mistakes in JSON are reported with their place, and mutated files are refused
+ * or read with values in range. */
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/strbuf.h"
@@ -29,7 +30,7 @@
 
 #include <cmocka.h>
 
-/* ---- Helpers: all files live in one temporary folder -------------------- */
+/* ---- Helpers; all files are in one temporary folder --------------------- */
 
 static uint32_t draw(uint32_t round, uint32_t i, uint32_t n)
 {
@@ -80,7 +81,7 @@ static void test_modules(void **state)
     assert_int_equal(n, VP_COUNT_OF(cases));
 }
 
-/* Other keys change single numbers of a module, as of a size. */
+/* Other keys override single sizes of a module, as they do for `size`. */
 static void test_module_changed(void **state)
 {
     struct vp_config c;
@@ -117,7 +118,8 @@ static void test_plan(void **state)
     assert_string_equal(vp_config_place(&c, "recompute_ratio"), "p.json:3");
     vp_config_release(&c);
 
-    /* A key must say the same, before or after the file. */
+    /* A key beside the plan must be equal to it, before or after it in the
+     * file; --set overrides the plan. */
     load_ok(NINE "recompute_ratio: [1, 0.25, 0]\npartition: p.json\n",
             "stages=3", &c);
     assert_reals(&c.recompute_ratio, REALS(1, 0.25, 0));
@@ -139,7 +141,7 @@ static void test_plan(void **state)
     assert_reals(&c.recompute_ratio, REALS(0, 0, 0));
     vp_config_release(&c);
 
-    /* Order, spaces and a missing second key are all the same. */
+    /* The order of keys, spaces and a missing second key make no difference. */
     write_text_file("p.json", "{\"recompute_ratio\":[5e-1,0.0],\t\"partition\":"
                               "[1 ,\n8]}");
     load_ok(NINE "partition: p.json\n", NULL, &c);
@@ -153,7 +155,8 @@ static void test_plan(void **state)
     vp_config_release(&c);
 }
 
-/* A whole plan: its keys replace defaults, and others must agree. */
+/* A plan with all keys: they replace defaults, and keys of the configuration
+ * must agree with them. */
 static void test_whole_plan(void **state)
 {
     static const char plan[] = "{\"partition\": [1, 2, 3, 3],\n"
@@ -180,7 +183,7 @@ static void test_whole_plan(void **state)
     assert_int_equal(train.plan.recompute_sets[8], 6);
     assert_int_equal(train.plan.bundle_bytes, 4096);
 
-    /* The resolved configuration names the file, and loads to the same. */
+    /* The written configuration names the plan and loads to the same values. */
     assert_int_equal(vp_config_write(&c, "b.yml", NULL), VP_OK);
     vp_config_release(&c);
     text = read_plan_text("b.yml");
@@ -219,7 +222,7 @@ static void test_whole_plan(void **state)
                         "the configuration");
 }
 
-/* A ratio beside sets would have no effect. */
+/* A ratio beside explicit sets would have no effect, so it is refused. */
 static void test_sets_and_ratio(void **state)
 {
     struct vp_config c;
@@ -247,7 +250,7 @@ static void test_sets_and_ratio(void **state)
     vp_config_release(&c);
 }
 
-/* Writes p.json, which recomputes everything in the first `n` blocks. */
+/* Writes p.json, which recomputes all operations of the first `n` blocks. */
 static void write_all_sets(const struct vp_config *config, int n)
 {
     struct vp_dims dims[VP_MAX_BUCKETS];
@@ -272,8 +275,8 @@ static void write_all_sets(const struct vp_config *config, int n)
     vp_graph_release(&graph);
 }
 
-/* Schedule auto is made for the costs of what sets of a plan recompute: the same
- * lists as for ratios that mean the same. */
+/* The schedule `auto` counts the cost of recomputation from the sets of a plan:
+ * it makes the same lists as for ratios with the same meaning. */
 static void test_sets_of_auto(void **state)
 {
     static const char *const ratios[] = { "recompute_ratio=[1, 0, 0]",
@@ -304,7 +307,7 @@ static void test_sets_of_auto(void **state)
                "p.json:1: recomputation of block 0: the set "));
 }
 
-/* A placement inside a plan. */
+/* A plan may contain the placement of its stages. */
 static void test_placed_plan(void **state)
 {
     struct vp_config c;
@@ -330,8 +333,8 @@ static void test_placed_plan(void **state)
     vp_config_release(&c);
 }
 
-/* Transports of messages and of gradients: none within a process, the host's
- * memory for MPI and for ranks that share a GPU, else from GPU to GPU. */
+/* Transports of activations and of gradients: local within a process, host
+ * memory for MPI and for ranks that share a GPU, otherwise from GPU to GPU. */
 static void test_edges(void **state)
 {
     struct vp_train_config train = { .plan.n_stages = 0 };
@@ -367,7 +370,8 @@ static void test_edges(void **state)
     vp_config_release(&c);
 }
 
-/* Members of tensor-parallel groups send to those with their number. */
+/* A member of a tensor-parallel group sends to the member with its number in
+ * the next group. */
 static void test_edges_of_members(void **state)
 {
     static const struct {
@@ -397,8 +401,8 @@ static void test_edges_of_members(void **state)
 
 /* ---- Paths -------------------------------------------------------------- */
 
-/* The original's tree: configurations beside the folders of models, and the
- * driver started in their parent. */
+/* The folder tree of the original vPipe: configurations in a folder beside
+ * those of models, and the driver is started in their parent. */
 static void test_directory(void **state)
 {
     static const char yaml[] = BERT "'directory': 'bert'\n"
@@ -429,7 +433,7 @@ static void test_directory(void **state)
     assert_ints(&c.replicas, INTS(1, 1));
     vp_config_release(&c);
 
-    /* What --set says starts where the user is. */
+    /* Paths of --set are relative to the working directory. */
     load_file("configs/a.yml", "log_directory=x", &c);
     assert_string_equal(c.log_directory, "x");
     vp_config_release(&c);
@@ -437,13 +441,14 @@ static void test_directory(void **state)
     assert_string_equal(c.data_dir, "configs");
     vp_config_release(&c);
 
-    /* From another folder it has to be named. */
+    /* From another working directory, `directory` has to be set. */
     assert_int_equal(chdir(here), 0);
     load_file("runtime/configs/a.yml", "directory=runtime/bert", &c);
     assert_string_equal(c.data_dir, "runtime/bert/data");
     vp_config_release(&c);
 
-    /* Beside the file it is found from everywhere, and first. */
+    /* A folder beside the configuration is found from everywhere, and has
+     * priority. */
     assert_int_equal(mkdir("bert", 0700), 0);
     write_text_file("runtime/a.yml", yaml);
     load_file("runtime/a.yml", NULL, &c);
@@ -460,7 +465,7 @@ static void test_directory(void **state)
     free(here);
 }
 
-/* ---- JSON --------------------------------------------------------------- */
+/* ---- The JSON parser ---------------------------------------------------- */
 
 static void test_json_places(void **state)
 {
@@ -490,7 +495,7 @@ static void test_json_places(void **state)
     vp_arena_release(&arena);
 }
 
-/* YAML that is not JSON, and JSON that is too much. */
+/* YAML that is not JSON, duplicate keys, and other invalid text. */
 static void test_json_is_strict(void **state)
 {
     static const char *const bad[] = {
@@ -535,7 +540,7 @@ static void test_json_is_strict(void **state)
     }
 }
 
-/* ---- Mutations ---------------------------------------------------------- */
+/* ---- Mutated plans and placements --------------------------------------- */
 
 static size_t mutate(char *bytes, size_t n, size_t room, uint32_t round)
 {
@@ -573,7 +578,7 @@ static size_t mutate(char *bytes, size_t n, size_t room, uint32_t round)
     return n;
 }
 
-/* Numbers in range, whatever the file was. */
+/* All numbers that were accepted are in range. */
 static void check_lists(const struct vp_config *c)
 {
     for (int i = 0; i < c->partition.n; i++)

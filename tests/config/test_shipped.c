@@ -1,5 +1,5 @@
-/* The shipped configurations, those of the original and tensor-parallel ones
- * included, load, plan and train as documented. */
+/* All shipped configurations, including those of the original vPipe and
+ * tensor-parallel ones, load, plan and train as documented. */
 #include "config/config.h"
 #include "lib/config_text.h"
 #include "lib/configlib.h"
@@ -21,7 +21,7 @@
 
 #define CONFIGS VP_SOURCE_DIR "/configs"
 
-/* Every file: blocks, stages, ranks, and one rank's warm-up per stage. */
+/* Every file of configs/ with its numbers of blocks, stages and ranks. */
 static const struct {
     const char *name;
     int n_blocks, n_stages, n_ranks;
@@ -96,7 +96,7 @@ static void test_shipped(void **state)
     assert_int_equal(n, VP_COUNT_OF(shipped));
 }
 
-/* The six files of the original, value by value. */
+/* Every value of the six files of the original vPipe. */
 static void test_original(void **state)
 {
     static const struct {
@@ -156,8 +156,8 @@ static void test_original(void **state)
     }
 }
 
-/* What --dry-run says of them: stage, rank, blocks, warm-up depth, slots,
- * weight versions, recomputed lines of all lines. */
+/* A row of the table that --dry-run prints; `lines` are recomputed operations
+ * out of all. */
 struct table_row {
     const char *blocks;
     int depth, versions;
@@ -173,7 +173,7 @@ static void check_row(const char *text, int stage, const struct table_row *want)
     snprintf(start, sizeof(start), "\n%5d  %5d  ", stage, stage);
     line = strstr(text, start);
     assert_non_null(line);
-    /* parameters and memory are numbers with units: 79.8M 4.25 GB */
+    /* Parameters and memory are numbers with units: 79.8M 4.25 GB */
     assert_int_equal(sscanf(line, "%d %d %15s %*s %*s %*s %d %d %d %15s", &s,
                             &rank, blocks, &depth, &slots, &versions, lines),
                      7);
@@ -270,8 +270,8 @@ static void test_dry_run(void **state)
     }
 }
 
-/* Steps in the metrics of `folder`, each with a finite loss and the memory of
- * `n_stages` stages. */
+/* Returns the number of steps in the metrics of `folder`. Each must have a
+ * finite loss and the memory of `n_stages` stages. */
 static int read_losses(const char *folder, int n_stages, double *first,
                        double *last)
 {
@@ -302,8 +302,8 @@ static int read_losses(const char *folder, int n_stages, double *first,
     return n;
 }
 
-/* The six files of the original train: their blocks, plans and placements, a
- * small width, and shards that h5py wrote. */
+/* The six files of the original vPipe train with their blocks, plans and
+ * placements, a small width, and shards written by h5py. */
 static void test_original_trains(void **state)
 {
     (void)state;
@@ -349,8 +349,8 @@ static void test_original_trains(void **state)
     }
 }
 
-/* A run compares what it measures with the forecast of its plan; without a time
- * in it, with one of its own. */
+/* A run compares its measurements with the forecast of its plan, or with a
+ * forecast of its own if the plan's has no time. */
 static void test_forecast_is_compared(void **state)
 {
     static const char model[] =
@@ -406,7 +406,7 @@ static void test_forecast_is_compared(void **state)
     }
 }
 
-/* Tensor parallel placements name the first rank of each group. */
+/* A tensor-parallel placement names the first rank of each group. */
 static void test_tensor_parallel(void **state)
 {
     static const struct {
@@ -435,7 +435,7 @@ static void test_tensor_parallel(void **state)
             assert_int_equal(vp_config_rank_number(&c, r), r);
         vp_config_release(&c);
     }
-    /* Groups in another order; members stay together. */
+    /* Groups may be in another order; their members have consecutive ranks. */
     write_text_file("m.json", "{\"stage_to_rank_map\": {\"0\": [2], "
                               "\"1\": [0]}, \"mp_size\": 2}\n");
     load_ok(NINE "optimizer: adam\nconfig_file: m.json\n", NULL, &c);
@@ -452,7 +452,7 @@ static void test_tensor_parallel(void **state)
                         "without a hole");
 }
 
-/* What groups cannot do is refused in one line. */
+/* Keys that tensor-parallel groups do not support are refused. */
 static void test_tensor_refusals(void **state)
 {
     static const struct {
@@ -477,8 +477,8 @@ static void test_tensor_refusals(void **state)
     }
 }
 
-/* A key wins over the placement: without tensor parallelism the ranks that the
- * file names, each the first of a group, are all there are. */
+/* The key mp_size has priority over the placement: with mp_size 1, each rank
+ * that the file names as the first of a group is a rank of its own. */
 static void test_mp_size_wins(void **state)
 {
     static const char start[] = "model_type: cpm\nmodule: large_%d\n"
@@ -504,7 +504,7 @@ static void test_mp_size_wins(void **state)
     assert_int_equal(c.ranks.n, 0);
     vp_config_release(&c);
 
-    /* Numbers that leave out no rank mean what they say. */
+    /* Rank numbers without a gap are kept. */
     write_text_file("m.json", "{\"stage_to_rank_map\": {\"0\": [1], "
                               "\"1\": [0]}, \"mp_size\": 2}\n");
     load_ok(NINE "config_file: m.json\n", "mp_size=1", &c);
@@ -529,7 +529,7 @@ static void test_mp_size_wins(void **state)
                         "without a hole");
 }
 
-/* Every plan and placement in the folders is one that some model takes. */
+/* Every shipped plan loads with every shipped placement of its module. */
 static void test_shipped_json(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* BERT shards made from text have the expected sentences, pairs and masks, and
- * are read back. */
+/* BERT shards made from text have the expected sentences, pairs and masks, do
+ * not depend on the number of threads, and are read back. */
 #include "data/bert/make.h"
 #include "data/data.h"
 #include "lib/datalib.h"
@@ -19,9 +19,9 @@
 
 #define TOKENIZER VP_SOURCE_DIR "/tests/golden/tokenizers/bert"
 
-/* ---- Sentences ---------------------------------------------------------- */
+/* ---- Splitting into sentences ------------------------------------------- */
 
-/* Sentences joined by '|', a '#' before those behind a blank line. */
+/* Compares the sentences, joined by '|'; '#' marks those after a blank line. */
 static void assert_cut(enum vp_sentence_style style, const char *text,
                        const char *want)
 {
@@ -57,7 +57,8 @@ static void sentences_are_cut(void **state)
     assert_cut(VP_SENTENCES_WRAPPED, " \n\n", "");
 }
 
-/* Runs of marks, quotes and spaces of 4 MB take no more time a byte. */
+/* The time is linear: runs of marks, quotes and spaces of 4 MB are split
+ * fast. */
 static void long_runs_are_cut_fast(void **state)
 {
     static const char *const parts[] = { ".", "?\"", ". a", ".\n", "A." };
@@ -102,14 +103,14 @@ static void style_is_found(void **state)
             cases[i].want);
 }
 
-/* ---- Masks -------------------------------------------------------------- */
+/* ---- Masking ------------------------------------------------------------ */
 
 static void number_of_scored_tokens_is_rounded(void **state)
 {
     (void)state;
     assert_int_equal(vp_bert_n_scored(128, 0.15, 20), 19);
     assert_int_equal(vp_bert_n_scored(5, 0.15, 20), 1);
-    assert_int_equal(vp_bert_n_scored(30, 0.15, 20), 4); /* 4.5: to even */
+    assert_int_equal(vp_bert_n_scored(30, 0.15, 20), 4); /* 4.5, to even */
     assert_int_equal(vp_bert_n_scored(512, 0.15, 20), 20);
 }
 
@@ -145,7 +146,7 @@ static void masks_have_their_shares(void **state)
         assert_true(p == 7 || llabs(at_position[p] - n / 17) < n / 200);
 }
 
-/* ---- Shards ------------------------------------------------------------- */
+/* ---- Writing shards ----------------------------------------------------- */
 
 static struct vp_tokenizer *open_tokenizer(void)
 {
@@ -157,7 +158,7 @@ static struct vp_tokenizer *open_tokenizer(void)
     return tokenizer;
 }
 
-/* 40 documents of one to nine sentences; words tell where they stand. */
+/* Writes 40 documents of one to nine sentences with their numbers in them. */
 static void write_documents(const char *name)
 {
     FILE *file = fopen(at(name), "w");
@@ -231,7 +232,8 @@ static void bytes_do_not_depend_on_threads(void **state)
     assert_int_equal(one.n_samples, four.n_samples);
     assert_true(one.n_train_shards > 1);
     assert_int_equal(one.n_valid_shards, 1);
-    /* Four documents are held out, enough for random second parts. */
+    /* Four documents are held out, enough for random second parts in both
+     * splits. */
     assert_true(one.n_random * 10 > one.n_samples * 4);
     for (int i = 0; i < one.n_train_shards; i++) {
         char names[2][64];
@@ -244,7 +246,7 @@ static void bytes_do_not_depend_on_threads(void **state)
     vp_tokenizer_free(tokenizer);
 }
 
-/* The shards are taken by the source of BERT's shards, every row checked. */
+/* The source of HDF5 shards reads them and checks every row. */
 static void shards_are_read(void **state)
 {
     const struct vp_dims dims = { 4, 32, 0, 20 };
@@ -287,7 +289,7 @@ static void shards_are_read(void **state)
     vp_tokenizer_free(tokenizer);
 }
 
-/* Where the split has no other document, second parts are not called random. */
+/* If a split has no other document, no second part is random. */
 static void one_document_has_no_random_parts(void **state)
 {
     struct vp_tokenizer *tokenizer = open_tokenizer();
@@ -311,7 +313,7 @@ static void one_document_has_no_random_parts(void **state)
     vp_tokenizer_free(tokenizer);
 }
 
-/* The number of shards may be given; the samples stay the same. */
+/* n_shards sets the number of shards and keeps the samples. */
 static void shards_are_counted(void **state)
 {
     struct vp_tokenizer *tokenizer = open_tokenizer();
@@ -331,7 +333,7 @@ static void shards_are_counted(void **state)
     assert_int_equal(by_number.n_train_shards, 3);
     assert_int_equal(by_number.n_samples, by_size.n_samples);
     assert_int_equal(by_number.n_labels, by_size.n_labels);
-    /* More than fill shards of one size. */
+    /* A number of shards that shards of equal size cannot give. */
     config.name = "w";
     config.n_shards = by_size.n_samples * 3 / 5;
     assert_int_equal(vp_bert_write(&config, &by_number, &err), VP_OK);
@@ -366,7 +368,8 @@ static int count_one(const char *path, const struct stat *info, int type,
     return 0;
 }
 
-/* Files below the folder of the test, hidden ones and folders included. */
+/* Returns the number of files and folders in the test's folder, including
+ * itself and hidden ones. */
 static int count_files(void)
 {
     n_found = 0;

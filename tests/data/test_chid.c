@@ -1,5 +1,6 @@
-/* CHID files give the batches that tests/golden/make_chid.py stored, resume
- * anywhere, keep a bounded index, and are refused when damaged. */
+/* CHID files give the batches that tests/golden/make_chid.py stored, runs
+ * resume at any batch, the index has a bounded size, and damaged files are
+ * refused. */
 #include "data/chid/chid.h"
 #include "data/internal.h"
 #include "fuzz/chid_input.h"
@@ -76,7 +77,7 @@ static void assert_epochs(struct vp_data *data, const char *split)
     snprintf(name, sizeof(name), "%s.rows", split);
     rows = golden_i32(file, name, NULL, &n);
     assert_int_equal(2 * vp_data_info(data)->n_batches, n);
-    /* The second half first, as a resumed run reads it. */
+    /* The second half first, as in a resumed run. */
     for (int64_t k = 0; k < n; k++) {
         int64_t m = (k + n / 2 + 1) % n;
 
@@ -110,7 +111,7 @@ static void batches_are_what_python_wrote(void **state)
     vp_data_close(data);
 }
 
-/* Any size of the index gives the same samples. */
+/* Every size of the index gives the same samples. */
 static void the_index_is_bounded(void **state)
 {
     static const int sizes[] = { 2, 4, 6, 30, 44, 46, 100 };
@@ -203,7 +204,7 @@ static void the_files_are_found(void **state)
     assert_int_equal(vp_data_open(&config, &data, &err), VP_ERR_INVALID);
     assert_non_null(strstr(err.text, "more.json and train.json are both for "
                                      "training; set data_dir to one file"));
-    /* Other JSON is text. */
+    /* JSON of another form is read as text. */
     write_text("x.json", "{\"a\": 1, \"text of some length\": 2, \"b\": []}");
     config.path = at("x.json");
     data = open_data(&config);
@@ -211,7 +212,8 @@ static void the_files_are_found(void **state)
     vp_data_close(data);
 }
 
-/* 60 files that end early, and 400 with a byte changed. */
+/* 60 cuts of a file are refused; 400 changes of one byte are refused or
+ * read. */
 static void damaged_files_are_refused(void **state)
 {
     unsigned char good[4096], bad[4096];

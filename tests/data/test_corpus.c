@@ -1,5 +1,5 @@
-/* Token files made from text have the expected bytes, for whole documents and
- * any number of threads; an error leaves no file behind. */
+/* Token files made from text have the expected ids, and the number of threads
+ * changes nothing; an error or a stop leaves no file behind. */
 #include "data/corpus/cache.h"
 
 #include "data/corpus/documents.h"
@@ -66,7 +66,7 @@ static struct vp_corpus_result write_corpus(
     return result;
 }
 
-/* Names in a folder, hidden ones too. */
+/* Returns the number of names in a folder, including hidden ones. */
 static int count_names(const char *path)
 {
     DIR *dir = opendir(path);
@@ -96,7 +96,7 @@ static unsigned char *read_all(const char *path, size_t *n_out)
     return bytes;
 }
 
-/* Appends the uint16 ids of a shard. */
+/* Appends the uint16 ids of a shard to `ids`. */
 static void add_shard(struct vp_ids *ids, const char *path)
 {
     unsigned char header[VP_BIN_HEADER_BYTES], *bytes;
@@ -122,9 +122,9 @@ static void assert_ids(const char *path, const uint32_t *want, size_t n)
     vp_ids_release(&ids);
 }
 
-/* ---- What is written ---------------------------------------------------- */
+/* ---- Ids of the written shards ------------------------------------------ */
 
-/* Id 0 is <|endoftext|>, which nothing in a text becomes. */
+/* Id 0 is <|endoftext|>, which no text is encoded to. */
 static void test_literal_ids(void **state)
 {
     static const uint32_t train[] = { 0, 65, 346, 0, 65, 0, 66 };
@@ -178,7 +178,7 @@ static void test_special_tokens_are_letters(void **state)
     vp_ids_release(&ids);
 }
 
-/* Lines of random words; some are blank, some lines are very long. */
+/* Writes random words and blank lines, with one very long line. */
 static size_t write_words(const char *name, size_t n)
 {
     char *text = malloc(n + 16);
@@ -191,7 +191,7 @@ static size_t write_words(const char *name, size_t n)
                                              "'s",   "\n\n" };
         uint32_t pick = vp_rng(5, VP_RNG_TEST, 0, i, 0, 0).v[0] % 10;
 
-        /* Nothing can be cut in the second MiB. */
+        /* The second MiB is one line without a place to cut. */
         if (used > 1 << 20 && used < 2 << 20 && pick != 7)
             pick = 0;
         memcpy(text + used, parts[pick], strlen(parts[pick]));
@@ -216,7 +216,7 @@ static void encode_whole(const char *path, struct vp_ids *ids)
     free(bytes);
 }
 
-/* 5 MB, so that the text is read in several blocks. */
+/* The text has 5 MB, so that it is read in several blocks. */
 static void test_threads_change_nothing(void **state)
 {
     struct vp_ids whole = { .n = 0 }, ids;
@@ -250,7 +250,7 @@ static void test_threads_change_nothing(void **state)
 }
 
 #if defined(VP_HAVE_ZLIB) && defined(VP_HAVE_ZSTD)
-/* Files of tests/golden/make_text.py: each row holds the same text. */
+/* The files of a row, made by make_text.py, contain the same text. */
 static void test_compressed_files(void **state)
 {
     static const char *const files[][3] = {
@@ -282,7 +282,7 @@ static void test_compressed_files(void **state)
 }
 #endif
 
-/* A tenth of the documents: the tenth, the twentieth. */
+/* A share of a tenth takes the tenth and the twentieth document. */
 static void test_share_for_evaluation(void **state)
 {
     static const uint32_t valid[] = { 0, 'j' - 'a' + 65, 0, 't' - 'a' + 65 };
@@ -309,9 +309,10 @@ static void test_share_for_evaluation(void **state)
     assert_ids(at("out/set_val_000000.bin"), valid, VP_COUNT_OF(valid));
 }
 
-/* ---- Refusals ----------------------------------------------------------- */
+/* ---- Refused text ------------------------------------------------------- */
 
-/* Nothing is written, and the message ends the same way. */
+/* The text is refused with the message `want` after its path, and nothing is
+ * written. */
 static void refuse(const char *name, const void *bytes, size_t n,
                    int64_t valid_parts, const char *want)
 {
@@ -333,7 +334,8 @@ static void refuse(const char *name, const void *bytes, size_t n,
     assert_string_equal(got, want);
 }
 
-/* 400001 lines of 15 bytes, the last one without a text. */
+/* The second block contains the error: 400001 lines of 15 bytes, the last one
+ * without a text. */
 static void refuse_in_second_block(void)
 {
     enum { N = 400000, LINE = 15 };
@@ -372,7 +374,8 @@ static void test_refusals(void **state)
              ": offset 1 (line 1): the file ends inside a UTF-8 character; %s",
              iconv);
     refuse("cut", "a\xC3", 2, 0, want);
-    /* In the third MiB, behind characters that reads of a MiB cut. */
+    /* An error in the third MiB, after characters that cross the ends of reads
+     * of 1 MiB. */
     assert_non_null(big);
     for (size_t i = 1; i + 2 < 3 << 20; i += 2)
         memcpy(big + i, "\xC3\xA9", 2);
@@ -422,7 +425,7 @@ static void test_invalid_bytes_are_replaced(void **state)
     vp_ids_release(&whole);
 }
 
-/* ---- Nothing is left behind --------------------------------------------- */
+/* ---- Stopped and concurrent writers ------------------------------------- */
 
 static bool stop_at_once(void *ctx, const struct vp_corpus_progress *progress)
 {
@@ -433,7 +436,8 @@ static bool stop_at_once(void *ctx, const struct vp_corpus_progress *progress)
     return ++*n_calls < 2;
 }
 
-/* In a new folder, and in one that holds another file. */
+/* A stopped writer leaves nothing, in a new folder and in one with another
+ * file. */
 static void test_stopped(void **state)
 {
     char from[512] = "", to[512] = "";
@@ -461,7 +465,8 @@ static void test_stopped(void **state)
     assert_int_equal(count_names(to), 1);
 }
 
-/* What a killed process has left is removed; what another one writes is not. */
+/* Leftovers of a killed process are removed; files of a process that still
+ * holds its lock are not. */
 static void test_work_of_others(void **state)
 {
     char from[512] = "", to[512] = "", want[1200];
@@ -498,7 +503,7 @@ static void test_work_of_others(void **state)
     assert_string_equal(err.text, want);
 }
 
-/* ---- The cache ---------------------------------------------------------- */
+/* ---- The cache of encoded text ------------------------------------------ */
 
 static struct vp_corpus_cache_config cache_of(const char *data)
 {
@@ -527,7 +532,7 @@ static void assert_text(const char *cached, const char *name,
     assert_ids(path, want, n);
 }
 
-/* Encoded once; again if the text or a rule is another one. */
+/* Text is encoded once, and again only if the text or an option changes. */
 static void test_cache(void **state)
 {
     static const uint32_t train[] = { 0, 65, 0, 66 }, valid[] = { 0, 67 };
@@ -556,7 +561,7 @@ static void test_cache(void **state)
     assert_false(cached.is_new);
     assert_string_equal(cached.folder, first.folder);
     assert_int_equal(count_names(place), 1);
-    config.valid_split = "left"; /* "valid" is for neither then */
+    config.valid_split = "left"; /* "valid" belongs to no split now */
     cached = cache(&config);
     assert_true(cached.is_new);
     assert_int_equal(cached.made.n_documents, 2);
@@ -570,7 +575,7 @@ static void test_cache(void **state)
     assert_true(cache(&config).is_new);
 }
 
-/* A file by itself is for training, whatever its name. */
+/* A single file is for training, whatever its name. */
 static void test_cache_of_one_file(void **state)
 {
     static const uint32_t want[] = { 0, 65 };
@@ -594,7 +599,7 @@ static bool stop_now(void *ctx, const struct vp_corpus_progress *progress)
     return ++*(int *)ctx < 3;
 }
 
-/* Stopped while it waits for another process, and while it encodes. */
+/* Stopped while it waits for another process, then while it encodes. */
 static void test_cache_is_stopped(void **state)
 {
     char data[512] = "", place[600], left[PATH_MAX + 64];
@@ -620,7 +625,7 @@ static void test_cache_is_stopped(void **state)
     assert_int_equal(vp_corpus_cache(&config, &cached, &err),
                      VP_ERR_INTERRUPTED);
     assert_int_equal(count_names(place), 0);
-    /* What a killed process has left is not taken for a result. */
+    /* Leftovers of a killed process are not used as a result. */
     snprintf(left, sizeof(left), "%s.partial", cached.folder);
     assert_int_equal(mkdir(left, 0777), 0);
     snprintf(left, sizeof(left), "%s.partial/.text.partial", cached.folder);
@@ -634,7 +639,8 @@ static void test_cache_is_stopped(void **state)
     assert_int_equal(count_names(cached.folder), 1);
 }
 
-/* A process that holds the lock and writes nothing is not waited for long. */
+/* The wait for a process that holds the lock and writes nothing has a time
+ * limit. */
 static void test_cache_waits_not_forever(void **state)
 {
     char data[512] = "", place[600], want[700];

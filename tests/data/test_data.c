@@ -1,5 +1,5 @@
-/* Samplers, text files and language-model batches: each batch is taken apart
- * and compared with its text; mistakes are refused with one line. */
+/* Permutations, text files and language-model batches: each batch is restored
+ * and compared with its text, and mistakes are refused with one line. */
 #include "data/data.h"
 #include "data/internal.h"
 #include "data/walk.h"
@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* ---- Sampler ------------------------------------------------------------ */
+/* ---- Permutations and splits -------------------------------------------- */
 
 static void permutation_is_a_bijection(void **state)
 {
@@ -41,7 +41,8 @@ static void permutation_is_a_bijection(void **state)
         }
         free(seen);
     }
-    /* The largest domains, where a half is all of a 32-bit word. */
+    /* The largest domains: each half of the Feistel network has 31 or 32
+     * bits. */
     assert_true(vp_permute(1, 2, UINT64_MAX, UINT64_MAX - 1) < UINT64_MAX);
     assert_true(vp_permute(1, 2, UINT64_C(1) << 62, 5) < UINT64_C(1) << 62);
 }
@@ -59,11 +60,11 @@ static void permutation_depends_on_seed_and_epoch(void **state)
         same_seed += p == vp_permute(2, 0, 1000, i);
         same_high += p == vp_permute(1 | UINT64_C(1) << 40, 0, 1000, i);
     }
-    /* One agreement is expected by chance, nine have probability 1e-6. */
+    /* One agreement is expected by chance; nine have a probability of 1e-6. */
     assert_true(fixed < 9 && same_epoch < 9 && same_seed < 9 && same_high < 9);
 }
 
-/* Resumed runs depend on these numbers. */
+/* Pinned, because resumed runs depend on these numbers. */
 static void permutation_is_stable(void **state)
 {
     static const uint64_t want[3][10] = {
@@ -80,7 +81,8 @@ static void permutation_is_stable(void **state)
     }
 }
 
-/* Over many epochs each of the 24 orders of four things is equally frequent. */
+/* Over many epochs each of the 24 orders of four elements is equally
+ * frequent. */
 static void permutation_is_fair(void **state)
 {
     int count[256] = { 0 };
@@ -156,7 +158,7 @@ static void folders_are_walked_in_order(void **state)
     assert_memory_equal(text.bytes, "A\nY\nX\nB\nC\nZ\n", 12);
     assert_int_equal(text.n_files, 7);
     vp_text_release(&text);
-    /* A file that is named is read whatever its name. */
+    /* A file that is given directly is read whatever its name. */
     assert_int_equal(vp_text_read(at("name"), false, &text, &err), VP_OK);
     assert_memory_equal(text.bytes, "no\n", 3);
     vp_text_release(&text);
@@ -184,13 +186,14 @@ static void large_files_are_read_whole(void **state)
 
 enum { B = 4, S = 23, N = S - 3, K = 3 }; /* K = 20 * 0.15 */
 
-/* Tallies over all scored tokens. */
+/* Counts of all scored tokens. */
 struct masked_stats {
     double n, hidden, other, kept;
     double at_position[S];
 };
 
-/* Checks one masked batch against the text; counts the windows it shows. */
+/* Restores a masked batch and compares it with the text; counts each window in
+ * `seen`. */
 static void check_masked(const struct vp_batch *batch,
                          const unsigned char *text, int64_t n_windows,
                          int per_sequence, int *seen,
@@ -248,8 +251,8 @@ static void assert_unused(const int32_t *a, int64_t from, int64_t to)
         assert_int_equal(a[i], -1);
 }
 
-/* 93 windows and a rest. 84 are for training, which fill whole batches, and 9
- * are held out, which do not. */
+/* The text has 93 windows and a rest: 84 windows for training, which fill all
+ * batches, and 9 held out, which do not. */
 enum { N_WINDOWS = 93, N_TEXT = N_WINDOWS * N + 7 };
 
 static void masked_batches_show_the_text(void **state)
@@ -307,8 +310,8 @@ static void masked_batches_show_the_text(void **state)
         vp_data_close(data);
     }
     /* 50400 scored tokens: sigma is 0.0018 for 0.8 and 0.0013 for 0.1. A random
-     * word is the hidden one in 1 of 256 cases. Held-out samples are masked
-     * alike in every epoch, and say less. */
+     * word equals the hidden one in 1 of 256 cases. Held-out samples are masked
+     * the same way in every epoch, so their counts prove less. */
     assert_true(stats.n == 200.0 * 84 * K);
     assert_true(held_out.n == 200.0 * 9 * K);
     assert_true(fabs(stats.hidden / stats.n - 0.8) < 0.008);
@@ -325,7 +328,7 @@ static void masked_batches_show_the_text(void **state)
     free(text);
 }
 
-/* The mask of a window, as bits. */
+/* Returns the scored positions of a window as bits. */
 static uint32_t mask_bits(const struct vp_batch *batch)
 {
     uint32_t bits = 0;
@@ -372,8 +375,8 @@ static void masks_change_with_epoch_and_seed(void **state)
     assert_true(same_epoch < 5 && same_seed < 5); /* 1 of 1140 by chance */
 }
 
-/* Adds up what batches ask, a number per sample that depends on all of it, in
- * any order. */
+/* Returns the sum of a hash of tokens and labels over the samples of an epoch
+ * that starts at batch `first`. The order of samples does not matter. */
 static uint64_t sum_questions(const struct vp_data *data,
                               struct vp_batch *batch, uint64_t first)
 {
@@ -398,8 +401,8 @@ static uint64_t sum_questions(const struct vp_data *data,
     return sum;
 }
 
-/* Evaluations ask the same at every batch size and every time; training does
- * not. */
+/* Held-out samples are masked the same way at every batch size and in every
+ * epoch; training samples are not. */
 static void held_out_questions_stay(void **state)
 {
     struct vp_dims dims = { 1, S, 0, K };
@@ -436,7 +439,8 @@ static void held_out_questions_stay(void **state)
     }
 }
 
-/* Buckets for labels: the smallest that holds them; the last caps them. */
+/* The smallest bucket that holds all labels is used; the last one limits their
+ * number. */
 static void label_buckets_are_chosen_by_need(void **state)
 {
     static const struct {
@@ -447,7 +451,7 @@ static void label_buckets_are_chosen_by_need(void **state)
         { { B * 3, B * S }, 2, 0, 3, 0.15f },
         { { B * 3 - 1, B * S }, 2, 1, 3, 0.15f },
         { { B * 2, B * S }, 2, 1, 3, 0.15f },
-        { { B * 2, 0 }, 1, 0, 2, 0.15f }, /* no larger one: cut */
+        { { B * 2, 0 }, 1, 0, 2, 0.15f }, /* no larger bucket: fewer labels */
         { { B * 5 + 3, 0 }, 1, 0, 5, 0.9f },
         { { B * S, 0 }, 1, 0, N, 1.0f },   /* every text position */
         { { B * S, 0 }, 1, 0, 1, 0.001f }, /* at least one */
@@ -519,7 +523,8 @@ static void check_causal(const struct vp_batch *batch,
 static void causal_batches_show_the_text(void **state)
 {
     static const struct vp_dims dims = { CB, CS, 0, 0 };
-    /* The last window needs one byte behind it, the next would need more. */
+    /* The last window needs one byte after it; another window would need
+     * more. */
     unsigned char *text = write_noise("noise", C_WINDOWS * CS + 1);
     struct vp_data_config config = {
         .source = VP_DATA_TEXT,
@@ -557,7 +562,8 @@ static void causal_batches_show_the_text(void **state)
     free(text);
 }
 
-/* The stated loss is the entropy of the labels of an epoch, for every task. */
+/* The reported loss is the entropy of the labels of an epoch, for every
+ * task. */
 static void unigram_loss_is_the_entropy_of_labels(void **state)
 {
     static const struct vp_dims dims[] = {
@@ -602,7 +608,7 @@ static void unigram_loss_is_the_entropy_of_labels(void **state)
     }
 }
 
-/* ---- Messages ----------------------------------------------------------- */
+/* ---- Error messages ----------------------------------------------------- */
 
 static const struct vp_dims good = { 2, 16, 0, 4 }, causal = { 2, 16, 0, 0 },
                             pairs = { 2, 16, 16, 0 }, tiny = { 2, 3, 3, 0 },
@@ -614,7 +620,7 @@ static const struct vp_dims two[] = { { 2, 16, 0, 0 }, { 2, 32, 0, 0 } };
 static const struct vp_dims unsorted[] = { { 2, 16, 16, 0 }, { 2, 8, 8, 0 } };
 
 static const struct {
-    const char *name; /* of a file in the test's folder, or NULL */
+    const char *name; /* file in the test's folder, or NULL */
     int source, task, split;
     int64_t vocab;
     float mask_prob;

@@ -1,5 +1,6 @@
-/* fairseq's sentence pairs give the batches that tests/golden/make_fairseq.py
- * stored, in both languages, resume anywhere, and are refused when damaged. */
+/* Sentence pairs of fairseq give the batches that tests/golden/make_fairseq.py
+ * stored, in both directions of translation; runs resume at any batch, and
+ * damaged files are refused. */
 #include "data/languages.h"
 #include "data/tokens/dict.h"
 #include "lib/datalib.h"
@@ -42,7 +43,7 @@ static struct vp_data_config config_of(const char *path)
     };
 }
 
-/* ---- What Python wrote -------------------------------------------------- */
+/* ---- Batches stored by Python ------------------------------------------- */
 
 static const int32_t *find_array(struct golden *file, const char *split,
                                  const char *role, int64_t *n_out)
@@ -113,8 +114,8 @@ static void batches_are_what_python_wrote(void **state)
     }
 }
 
-/* Whatever the multiple: every pair once an epoch, no more rows than there are,
- * and only the last batch made may be no multiple. */
+/* For each multiple, every pair occurs once per epoch, no batch is larger than
+ * its bucket, and at most one batch per epoch is not a multiple. */
 static void no_batch_exceeds_its_bucket(void **state)
 {
     struct vp_data_config config = config_of(GOLDEN "mmap");
@@ -150,7 +151,7 @@ static void resuming_repeats_batches(void **state)
     check_resuming(&config, 90, 11);
 }
 
-/* ---- Names -------------------------------------------------------------- */
+/* ---- File names and languages ------------------------------------------- */
 
 static void copy_golden(const char *from, const char *to)
 {
@@ -168,7 +169,7 @@ static void copy_golden(const char *from, const char *to)
     write_file(to, bytes, n);
 }
 
-/* A pair of files of a split under another name. */
+/* Copies the files of a split under another name. */
 static void copy_split(const char *from, const char *to, const char *a,
                        const char *b)
 {
@@ -198,7 +199,7 @@ static void languages_are_found(void **state)
                         "fairseq: 211 sentence pairs, de to en, 26 of 190 "
                         "pairs left out as too long");
     vp_data_close(data);
-    /* The other direction, with the same files. */
+    /* The other direction, from the same files. */
     config.source_lang = "en";
     assert_line(&config, ": no files <split>.<source>-<target>.<language>.idx "
                          "of these source_lang and target_lang; change these");
@@ -238,7 +239,7 @@ static void the_split_for_evaluation_is_found(void **state)
     copy_split("train", "train", "de", "en");
     copy_split("valid", "test", "de", "en");
     config.split = VP_DATA_EVAL;
-    data = open_data(&config); /* every tenth of train */
+    data = open_data(&config); /* every tenth pair of train */
     assert_non_null(strstr(vp_data_info(data)->what, "211 sentence pairs"));
     assert_int_equal(vp_data_info(data)->n_samples, 21 - 2);
     vp_data_close(data);
@@ -250,7 +251,7 @@ static void the_split_for_evaluation_is_found(void **state)
     vp_data_close(data);
 }
 
-/* ---- What is refused ---------------------------------------------------- */
+/* ---- Refused settings and files ----------------------------------------- */
 
 static void mistakes_are_explained(void **state)
 {
@@ -273,7 +274,7 @@ static void mistakes_are_explained(void **state)
                          "sentence pairs; set model_type to translation");
 }
 
-/* Writes ids of four bytes in place of two; the first one becomes `id`. */
+/* Rewrites ids of two bytes as four bytes, and sets the first id to `id`. */
 static void widen(const char *stem, int64_t n, int32_t id)
 {
     unsigned char index[16384];
@@ -306,7 +307,7 @@ static void widen(const char *stem, int64_t n, int32_t id)
     write_file(name, wide, n_ids * sizeof(*wide));
 }
 
-/* The larger dictionary of two languages may need a wider type. */
+/* The sides may have ids of different widths; the larger vocabulary counts. */
 static void both_sides_give_the_vocabulary(void **state)
 {
     struct vp_data_config config = config_of(folder);
@@ -345,7 +346,7 @@ static void change(const char *name, long offset, uint16_t value)
     fclose(file);
 }
 
-/* Reads all batches; the line of the first error, or "". */
+/* Reads all batches. `err` has the line of the first error, or "". */
 static void read_all(const struct vp_data_config *config, struct vp_err *err)
 {
     struct vp_data *data = NULL;
@@ -372,7 +373,7 @@ static void damaged_files_are_refused(void **state)
 
         copy_split("valid", "train", "de", "en");
         copy_split("valid", "valid", "de", "en");
-        if (i < 20) /* of these, </s> and <pad> inside of a sentence */
+        if (i < 20) /* <pad> inside a sentence, or an id outside vocab */
             change("train.de-en.de.bin", 2 * i, i % 2 ? 300 : 1);
         else if (i < 40) /* sizes */
             change("train.de-en.en.idx", 26 + 4 * (i - 20), 900);
@@ -389,7 +390,8 @@ static void damaged_files_are_refused(void **state)
     }
 }
 
-/* Every sentence of the source side gets the length of the one before it. */
+/* Moves the start of each sentence to that of the one before it, which changes
+ * their lengths. */
 static void shift_pointers(const char *name, int64_t n)
 {
     FILE *file = fopen(at(name), "r+b");

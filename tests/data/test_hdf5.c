@@ -1,5 +1,6 @@
-/* BERT's HDF5 shards give the batches that tests/golden/make_hdf5.py stored, in
- * a stable order, after resuming, with prefetching and from several threads. */
+/* HDF5 shards for BERT give the batches that tests/golden/make_hdf5.py stored,
+ * in a stable order, after resuming, with prefetching and from several
+ * threads. */
 #include "lib/datalib.h"
 #include "lib/golden.h"
 #include "lib/hdf5lib.h"
@@ -15,9 +16,9 @@
 
 #include <cmocka.h>
 
-/* ---- Shards and what is in them ----------------------------------------- */
+/* ---- Finding the rows of a batch in the shards -------------------------- */
 
-/* Row i of a batch: its labels as a vector with -1 elsewhere. */
+/* Writes the labels of row i of the batch to `out`, with -1 elsewhere. */
 static void spread_labels(const struct shards *shards, int64_t i, int32_t *out)
 {
     const struct vp_batch *batch = shards->batch;
@@ -37,7 +38,7 @@ static void spread_labels(const struct shards *shards, int64_t i, int32_t *out)
     }
 }
 
-/* A padded row of the batch is a row of the shards. */
+/* Returns true if `got` is `want` followed by padding. */
 static bool same_row(const int32_t *got, const int32_t *want, int64_t n_got,
                      int64_t n_want, int32_t padding)
 {
@@ -48,7 +49,7 @@ static bool same_row(const int32_t *got, const int32_t *want, int64_t n_got,
     return memcmp(got, want, (size_t)n_want * sizeof(*got)) == 0;
 }
 
-/* The row of the shards that stands in row i of the batch. */
+/* Returns the row of the shards that is in row i of the batch. */
 static int64_t find_row(const struct shards *shards, const struct gold *gold,
                         int64_t i)
 {
@@ -90,7 +91,7 @@ static void check_counts(const struct shards *shards, const struct gold *gold,
     }
     assert_int_equal(batch->n_tokens, n_tokens);
     assert_int_equal(batch->bucket, n_labels > shards->dims[0].n_labels);
-    /* Unused places follow the used ones; whole sequences may be padding. */
+    /* Unused entries follow the used ones; whole sequences may be padding. */
     for (int64_t k = 0; k < shards->dims[batch->bucket].n_labels; k++)
         assert_int_equal(batch->array[VP_ROLE_LABELS][k] >= 0, k < n_labels);
     for (int64_t t = batch->n_samples * shards->dims[0].seq;
@@ -98,7 +99,8 @@ static void check_counts(const struct shards *shards, const struct gold *gold,
         assert_int_equal(batch->array[VP_ROLE_MASK][t], 0);
 }
 
-/* All of an epoch; rows of the shards in their order. Returns how many. */
+/* Reads an epoch. `order` receives the rows of the shards in their order;
+ * returns their number. */
 static int64_t read_epoch(struct shards *shards, const struct gold *gold,
                           uint64_t epoch, int64_t *order)
 {
@@ -119,7 +121,7 @@ static int64_t read_epoch(struct shards *shards, const struct gold *gold,
     return n;
 }
 
-/* ---- Contents ----------------------------------------------------------- */
+/* ---- Contents of batches ------------------------------------------------ */
 
 static const struct {
     const char *folder, *gold;
@@ -155,7 +157,7 @@ static void check_set(const struct setup *setup, const struct gold *gold,
     }
     for (int64_t i = 0; i < n; i++)
         n_same += order[0][i] == order[1][i];
-    assert_true(n < 40 || n_same < n / 4); /* another order */
+    assert_true(n < 40 || n_same < n / 4); /* epochs have different orders */
     close_shards(&shards);
 }
 
@@ -185,7 +187,7 @@ static void batches_show_the_shards(void **state)
     }
 }
 
-/* Blocks without a size given hold everything here. */
+/* Without a given block size, one block holds all rows of this set. */
 static void large_blocks_are_bounded(void **state)
 {
     struct setup setup = { .path = GOLDEN "deep" };
@@ -198,15 +200,15 @@ static void large_blocks_are_bounded(void **state)
     assert_int_equal(shards.data->source.block, 270);
     atomic_store(&n_reads, 0);
     read_epoch(&shards, &gold, 0, order);
-    assert_int_equal(n_reads, 0); /* the survey has read it */
+    assert_int_equal(n_reads, 0); /* opening has read the only block */
     assert_string_equal(vp_data_info(shards.data)->what,
                         "HDF5: 1 shard, 270 samples of 8 tokens");
     close_shards(&shards);
     golden_close(gold.file);
 }
 
-/* What a context-free predictor loses, counted here; with few blocks to look
- * at, of the first rows only. */
+/* The unigram loss is the entropy of the labels, counted here. With small
+ * blocks only the first rows are counted. */
 static void unigram_loss_is_that_of_the_labels(void **state)
 {
     struct gold gold = open_gold("plain");
@@ -232,9 +234,9 @@ static void unigram_loss_is_that_of_the_labels(void **state)
     golden_close(gold.file);
 }
 
-/* ---- Order -------------------------------------------------------------- */
+/* ---- Order of samples --------------------------------------------------- */
 
-/* Runs of 9, 4 at a time: 103 rows of which 93 train. */
+/* 93 of 103 rows are for training, in runs of 9, four of which are mixed. */
 static void order_is_stable(void **state)
 {
     static const int64_t want[] = { 57, 62, 80, 55, 53, 87, 91, 93 };
@@ -249,7 +251,7 @@ static void order_is_stable(void **state)
     read_epoch(&shards, &gold, 0, first);
     assert_memory_equal(first, want, sizeof(want));
     close_shards(&shards);
-    /* The order knows neither batch sizes nor what was read before. */
+    /* The order depends neither on batch sizes nor on earlier reads. */
     for (setup.batch = 1; setup.batch < 120; setup.batch += 17) {
         open_shards(&setup, &shards);
         read_epoch(&shards, &gold, 1, order);
@@ -267,7 +269,8 @@ static void order_is_stable(void **state)
     golden_close(gold.file);
 }
 
-/* Every sample once, only those of a set's runs in a set, all sets shuffled. */
+/* Every sample occurs once per epoch, all samples of a run are in the same set,
+ * and a short last run is in the last set. */
 static void check_runs(int64_t n, int64_t run, int64_t batch)
 {
     struct vp_sample_group group = { 0, n, batch };
@@ -314,7 +317,8 @@ static void runs_take_every_sample_once(void **state)
     }
 }
 
-/* Within a set all its runs are mixed, and each set is shuffled anew. */
+/* Within a set all its runs are mixed, and each set is shuffled in another
+ * order. */
 static void runs_are_mixed(void **state)
 {
     struct vp_sample_group group = { 0, 8000, 10 };
@@ -338,12 +342,13 @@ static void runs_are_mixed(void **state)
         else
             n_as_before += places[p - 4000] == i % 1000;
     }
-    /* By chance: 800 begin a batch, of the others 1 in 4 shares its run. */
+    /* 800 samples begin a batch; of the others 1 in 4 shares its run by
+     * chance. */
     assert_in_range(n_follow, 800, 830);
     assert_in_range(n_as_before, 0, 20);
     for (int k = 0; k < 4; k++)
         assert_in_range(n_steps[k], 450, 1150);
-    /* Any run may come first, in each epoch another. */
+    /* Each run may be the first of an epoch. */
     for (uint64_t epoch = 0; epoch < 200; epoch++) {
         struct vp_data_slot slot;
 
@@ -355,9 +360,9 @@ static void runs_are_mixed(void **state)
     vp_sampler_free(sampler);
 }
 
-/* Each run is announced once it is due, in the set before the one that needs
- * it; nothing is announced in the first eighth of a set. 8 sets of 80, then 30
- * samples in which not all is due. */
+/* vp_sampler_ahead() returns the runs of the next set one after the other, and
+ * none in the first eighth of a set. There are 8 sets of 80 samples, then a set
+ * of 30, which is too short to announce all runs. */
 static void runs_are_announced(void **state)
 {
     struct vp_sample_group group = { 0, 8 * 80 + 30, 5 };
@@ -388,7 +393,7 @@ static void runs_are_announced(void **state)
             is_due[ahead / 20] = true;
         if (slot.first % 80 != 75 || slot.epoch == 0)
             continue;
-        /* Before the first set of an epoch there were 30 samples only. */
+        /* Only 30 samples precede the first set of an epoch. */
         for (int r = 0, n_known = 0; r < 34; r++) {
             n_known += is_known[r];
             assert_true(!is_known[r] || is_used[r]);
@@ -399,7 +404,7 @@ static void runs_are_announced(void **state)
     vp_sampler_free(sampler);
 }
 
-/* ---- Resuming, reading ahead, threads ----------------------------------- */
+/* ---- Resuming, prefetching, threads ------------------------------------- */
 
 static void every_sample_can_be_resumed(void **state)
 {

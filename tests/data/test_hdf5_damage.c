@@ -1,5 +1,5 @@
-/* Flipped bytes, cuts and mutations of HDF5 files do no harm, and known kinds
- * of damage are named. */
+/* HDF5 files with flipped bytes, cuts and random mutations are refused or read
+ * without a crash, and known kinds of damage are named in the message. */
 #include "fuzz/shard_input.h"
 #include "lib/datalib.h"
 #include "lib/golden.h"
@@ -15,15 +15,16 @@
 
 #include <cmocka.h>
 
-/* libhdf5 opens files slowly under sanitizers: there a fifth will do. */
+/* libhdf5 opens files slowly under sanitizers, so only every fifth case runs
+ * there. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { STRIDE = 5 };
 #else
 enum { STRIDE = 1 };
 #endif
 
-/* Reads a shard from memory. Returns in how many rows it differs from `gold`,
- * or -1 if it is refused. */
+/* Reads a shard from memory. Returns the number of rows that differ from
+ * `gold`, or -1 if the shard is refused. */
 static int read_image(const unsigned char *bytes, int64_t n,
                       const struct gold *gold, int64_t first_row)
 {
@@ -66,8 +67,8 @@ static int read_image(const unsigned char *bytes, int64_t n,
 static const struct {
     const char *path, *gold;
     int64_t first_row; /* in `gold` */
-    int step;          /* bytes */
-    bool has_sums;     /* all numbers are under a checksum */
+    int step;          /* distance of the flipped bytes */
+    bool has_sums;     /* all numbers are covered by checksums */
 } images[] = {
     { GOLDEN "plain/x_training_0.h5", "plain", 0, 3, false },
     { GOLDEN "nvidia/books_training_0.hdf5", "nvidia", 0, 13, true },
@@ -77,8 +78,9 @@ static const struct {
     { GOLDEN "mixed/d_training.hdf5", "mixed", 82, 7, true },
 };
 
-/* One byte is wrong: refused, or at most one row differs. The exception is an
- * address that now points into unused space, which nothing can tell. */
+/* A file with one wrong byte is refused, or at most one row differs. Up to
+ * three exceptions are allowed: an address that now points into unused space
+ * cannot be recognised. */
 static void flipped_bytes_do_no_harm(void **state)
 {
     (void)state;
@@ -121,7 +123,7 @@ static void cut_files_are_refused(void **state)
                                                              &n);
 
         for (int64_t i = 1; i < n; i += i < 200 ? 1 : 97) {
-            /* Its own allocation, so that sanitizers see the end. */
+            /* Its own allocation, so that sanitizers see an overrun. */
             unsigned char *part = malloc((size_t)i);
 
             assert_non_null(part);
@@ -134,7 +136,8 @@ static void cut_files_are_refused(void **state)
     }
 }
 
-/* The same over files, which are read in windows. */
+/* Cut files on disk, which are read in windows, and a folder named like a
+ * shard. */
 static void damaged_files_are_refused(void **state)
 {
     struct setup setup = { .path = at("x") };
@@ -165,9 +168,10 @@ static void damaged_files_are_refused(void **state)
 
 #define NEW GOLDEN "mixed/b_training.hdf5"
 
-/* Numbers put at places of files, and what is said. The places are those of the
- * format specification: superblock at 0, root header at 96, its tree at 136,
- * heap at 680 with a hole at 6856, names at 1072, input_ids at 800. */
+/* Numbers written into files, and the cause that the message must name. The
+ * offsets follow the format specification: superblock at 0, root header at 96,
+ * its tree at 136, heap at 680 with a hole at 6856, names at 1072, input_ids at
+ * 800. */
 static const struct {
     const char *path;
     int64_t at;
@@ -189,7 +193,7 @@ static const struct {
     { PLAIN, 64, 97, 8, "byte 97 does not begin a header" },
     { PLAIN, 80, 137, 8, "name different root groups" },
     { PLAIN, 88, 681, 8, "name different root groups" },
-    /* Root header, names. */
+    /* Root header, tree, heap and names. */
     { PLAIN, 98, 2, 2, "its header has 1 of 2 messages" },
     { PLAIN, 104, 0, 4, "a part of its header is empty" },
     { PLAIN, 104, 23, 4, "a message of 16 bytes does not fit its header" },
@@ -248,7 +252,7 @@ static const struct {
     { PLAIN, 914, 9000, 8, "an array of 2368 bytes at byte 9000 is outside" },
     { PLAIN, 914, 2049, 8, "belongs to two structures" },
     { PLAIN, 922, 2367, 8, "input_ids: only 2367 of 2368 bytes are stored" },
-    /* Filters, chunks, their tree. */
+    /* Filters, chunks and their tree. */
     { PACKED, 912, 3, 1, "input_ids: its list of filters is invalid" },
     { PACKED, 913, 0, 1, "input_ids: its list of filters is invalid" },
     { PACKED, 913, 2, 1, "input_ids: its filters are cut off" },
@@ -283,7 +287,7 @@ static const struct {
     { DEEP, 17264, 300, 8, "its chunks are out of order" },
     { DEEP, 15048, 4016, 8, "byte 4016 belongs to two structures" },
     { DEEP, 12342, 10, 2, "only 67 of 68 chunks are stored" },
-    /* Newer headers have checksums. */
+    /* Newer headers, which have checksums. */
     { NEW, 20, 0, 8, "has an extension at byte 0" },
     { NEW, 28, 17497, 8, "has 17496 of 17497 bytes" },
     { NEW, 36, 17491, 8, "a structure of 6 bytes at byte 17491 is outside" },
@@ -314,7 +318,7 @@ static void damages_are_named(void **state)
     }
 }
 
-/* Over a thousand mutations of every kind of file, the same each time. */
+/* Thousands of mutations of all kinds of files, the same in each run. */
 static void mutated_files_do_no_harm(void **state)
 {
     unsigned char mutant[40000], *bytes[VP_COUNT_OF(images)];
@@ -333,7 +337,7 @@ static void mutated_files_do_no_harm(void **state)
             uint32_t to = vp_rng_below(s.v[0], (uint32_t)n[k] - 8);
             uint32_t from = vp_rng_below(s.v[1], (uint32_t)n[k] - 8);
 
-            if (s.v[2] % 2) /* a word from elsewhere, or a byte */
+            if (s.v[2] % 2) /* a word from elsewhere, or a random byte */
                 memmove(mutant + to / 4 * 4, mutant + from / 4 * 4, 8);
             else
                 mutant[to] = (unsigned char)s.v[3];

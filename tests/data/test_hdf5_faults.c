@@ -1,5 +1,5 @@
-/* HDF5 files that change or fail while they are read, and memory that runs out,
- * are reported in time; reading allocates nothing. */
+/* HDF5 files that change or fail while they are read, and failed allocations,
+ * are reported by the batch concerned; reading allocates nothing. */
 #include "lib/datalib.h"
 #include "lib/golden.h"
 #include "lib/hdf5lib.h"
@@ -19,9 +19,9 @@
 
 #include <cmocka.h>
 
-/* ---- Resuming, reading ahead, threads ----------------------------------- */
+/* ---- Even reading without allocations ----------------------------------- */
 
-/* All batches of an epoch. */
+/* Returns all batches of an epoch. */
 static struct vp_batch **take_epoch(const struct shards *shards)
 {
     int64_t n = vp_data_info(shards->data)->n_batches;
@@ -40,8 +40,8 @@ static void free_epoch(const struct shards *shards, struct vp_batch **batches)
     free(batches);
 }
 
-/* Blocks are read once in an epoch, one at a time once the run is going, and
- * nothing is allocated for it. */
+/* Each block is read once in an epoch, at most one per batch after the start,
+ * and nothing is allocated. */
 static void reading_is_even_and_allocates_nothing(void **state)
 {
     struct setup setup = { .path = GOLDEN "deep", .batch = 3, .block = 10 };
@@ -58,21 +58,22 @@ static void reading_is_even_and_allocates_nothing(void **state)
     for (uint64_t m = 1; m < 3 * n; m++) {
         n_before = n_reads;
         fill(shards.data, m, shards.batch);
-        /* The set at the end of an epoch is short: the next is not ready. */
+        /* The last set of an epoch is short, so the next one is not read
+         * ahead. */
         if (m % n > 12 && n_reads - n_before > n_most)
             n_most = n_reads - n_before;
     }
     assert_int_equal(n_allocations, 0);
-    assert_int_equal(n_most, 5); /* data sets of one block */
-    /* 27 blocks; the first 4 of the first epoch are in memory. */
+    assert_int_equal(n_most, 5); /* one block of each of 5 data sets */
+    /* There are 27 blocks; the first 4 of the first epoch are in memory. */
     assert_in_range(n_reads, 5 * (3 * 27 - 4), 5 * (3 * 27 + 4));
     close_shards(&shards);
 }
 
-/* ---- Faults ------------------------------------------------------------- */
+/* ---- Failing files and memory ------------------------------------------- */
 
-/* Every batch of an epoch is as it was, or fails with `status` and `text`.
- * Returns how many fail. */
+/* Every batch of an epoch equals `want`, or fails with `status` and `text`.
+ * Returns the number of failures. */
 static int count_failures(const struct shards *shards,
                           struct vp_batch *const *want, enum vp_status status,
                           const char *text)
@@ -107,8 +108,8 @@ static void set_time(const char *path, struct timespec time)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-/* A shard that goes away or changes: an error at the batch that needs it, and
- * all is well when it is back. */
+/* A shard is missing or changed: batches that need it fail, and succeed again
+ * once the file is back. */
 static void files_may_change_while_in_use(void **state)
 {
     struct setup setup = { .path = folder, .block = 10 };
@@ -130,7 +131,7 @@ static void files_may_change_while_in_use(void **state)
     copy_file(GOLDEN "plain/x_training_1.h5", "b_training.h5");
     assert_true(count_failures(&shards, want, VP_ERR_IO,
                                "b_training.h5: was changed while in use") > 0);
-    /* Another size at the same time, the same size at other times. */
+    /* Another size with the same time, then the same size with other times. */
     set_time(at("b_training.h5"), info.st_mtim);
     assert_true(count_failures(&shards, want, VP_ERR_IO, "was changed") > 0);
     copy_file(GOLDEN "plain/x_training_0.h5", "b_training.h5");
@@ -142,7 +143,7 @@ static void files_may_change_while_in_use(void **state)
     later.tv_nsec = (later.tv_nsec + 1000000) % 1000000000;
     set_time(at("b_training.h5"), later);
     assert_true(count_failures(&shards, want, VP_ERR_IO, "was changed") > 0);
-    /* Nothing tells that it is another file, but it is not HDF5. */
+    /* Size and time are the same, but the file is not HDF5. */
     write_file("b_training.h5", "not HDF5", 8);
     assert_int_equal(truncate(at("b_training.h5"), info.st_size), 0);
     set_time(at("b_training.h5"), info.st_mtim);
@@ -155,7 +156,8 @@ static void files_may_change_while_in_use(void **state)
     close_shards(&shards);
 }
 
-/* Rows are checked when they are read: only batches that need them fail. */
+/* Rows are checked when they are read, so only batches that need a bad row
+ * fail. */
 static void bad_rows_are_found_in_time(void **state)
 {
     struct setup setup = { .path = folder, .block = 10, .vocab = 1000 };
@@ -203,8 +205,8 @@ static void failing_reads_are_told(void **state)
     }
     assert_in_range(failing_read, 21, 50);
 
-    /* Later only the batch at hand fails; it works when asked for again, and
-     * nothing half read is left. */
+    /* Later only the current batch fails; it succeeds when it is requested
+     * again, and no half-read block is used. */
     failing_read = 0;
     open_shards(&setup, &shards);
     want = take_epoch(&shards);
@@ -220,7 +222,7 @@ static void failing_reads_are_told(void **state)
     close_shards(&shards);
 }
 
-/* A block that was given up for one that could not be read is read again. */
+/* A block whose slot was overwritten by a failed read is read again. */
 static void half_read_blocks_are_not_used(void **state)
 {
     struct setup setup = { .path = GOLDEN "deep", .block = 10 };

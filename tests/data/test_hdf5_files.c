@@ -1,5 +1,5 @@
-/* The right files of a folder are read as HDF5 shards, in order of their names;
- * each mistake in a file costs one line. */
+/* The right files of a folder are read as HDF5 shards, in order of their names,
+ * and each mistake in a file is reported in one line. */
 #include "data/internal.h"
 #include "lib/datalib.h"
 #include "lib/golden.h"
@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* ---- Which files -------------------------------------------------------- */
+/* ---- Selection of files ------------------------------------------------- */
 
 static int64_t count_samples(const struct setup *setup)
 {
@@ -40,7 +40,7 @@ static void names_decide(void **state)
     copy_file(GOLDEN "plain/x_training_2.h5", "a_training.hdf5");
     assert_int_equal(count_samples(&train), 102 - 10);
     assert_int_equal(count_samples(&eval), 10);
-    /* Not shards: by name, by extension, hidden. */
+    /* Not shards: wrong name, wrong extension, hidden file. */
     copy_file(GOLDEN "plain/x_training_1.h5", "b_train.h5");
     copy_file(GOLDEN "plain/x_training_1.h5", "b_training.h5.bak");
     copy_file(GOLDEN "plain/x_training_1.h5", ".b_training.h5");
@@ -48,13 +48,13 @@ static void names_decide(void **state)
     write_text("training.txt", "text");
     mkdir(at("training"), 0777);
     assert_int_equal(count_samples(&train), 102 - 10);
-    /* "latest" contains "test". */
+    /* "latest" contains "test", but the shard is for training. */
     copy_file(GOLDEN "plain/x_training_1.h5", "latest_training.h5");
     assert_int_equal(count_samples(&train), 103 - 10);
     copy_file(GOLDEN "plain/x_training_1.h5", "x_test_0.h5");
     assert_int_equal(count_samples(&train), 103);
     assert_int_equal(count_samples(&eval), 1);
-    /* One file alone is taken whatever its name. */
+    /* A single file is read whatever its name. */
     train.path = at("b_training.h5.bak");
     assert_int_equal(count_samples(&train), 1);
     assert_int_equal(symlink(GOLDEN "plain/x_training_0.h5", at("y_test.h5")),
@@ -62,7 +62,7 @@ static void names_decide(void **state)
     assert_int_equal(count_samples(&eval), 38);
 }
 
-/* The order of shards is that of their names. */
+/* Shards are read in the order of their names. */
 static void shards_come_in_order_of_names(void **state)
 {
     struct setup setup = { .path = folder };
@@ -130,7 +130,7 @@ static void content_decides_what_is_read(void **state)
     assert_non_null(strstr(what_is_at(at("bare")), "*training*.hdf5"));
 }
 
-/* ---- Messages ----------------------------------------------------------- */
+/* ---- Error messages and notices ----------------------------------------- */
 
 static const struct {
     struct setup setup;
@@ -280,7 +280,7 @@ static void mistakes_are_explained(void **state)
     }
 }
 
-/* Text beside shards is not read, and that is said. */
+/* Other files beside shards are not read, and a notice says so. */
 static void what_lies_beside_shards_is_said(void **state)
 {
     static const struct vp_dims dims = { 2, 16, 0, 32 };
@@ -315,7 +315,7 @@ static void what_lies_beside_shards_is_said(void **state)
     vp_data_close(data);
 }
 
-/* next_sentence_labels is not used, so nobody needs it. */
+/* next_sentence_labels is not used, so it may be missing. */
 static void what_is_not_used_may_be_missing(void **state)
 {
     struct setup setup = { .path = BAD("no_next_sentence_labels") };
@@ -363,9 +363,10 @@ static void other_models_need_other_data(void **state)
                                      "shards; choose another model_type"));
 }
 
-/* ---- Faults ------------------------------------------------------------- */
+/* ---- Errors inside libhdf5 ---------------------------------------------- */
 
-/* libhdf5 reports errors to whoever asked for it, but not those made here. */
+/* libhdf5 prints errors by a handler of the program. The reader must not
+ * trigger it, and must leave it installed. */
 int H5Eset_auto2(int64_t stack, int (*print)(int64_t, void *), void *ctx);
 
 int H5Eget_auto2(int64_t stack, int (**print)(int64_t, void *), void **ctx);
@@ -391,7 +392,7 @@ static void errors_of_libhdf5_are_not_printed(void **state)
     char *bytes = golden_slurp(GOLDEN "nvidia/books_training_0.hdf5", "", &n);
 
     (void)state;
-    bytes[4100] ^= 1; /* in a chunk of input_ids */
+    bytes[4100] ^= 1; /* inside a chunk of input_ids */
     torn.image = bytes;
     torn.n_image = (size_t)n;
     assert_true(H5Eget_auto2(0, &old, &old_ctx) >= 0);

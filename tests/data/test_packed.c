@@ -1,5 +1,5 @@
-/* BERT batches whose sentences are packed and masked when batches are made
- * have the expected samples; each epoch masks other tokens; damaged files are
+/* Sentences that are packed and masked while batches are made give the expected
+ * BERT samples; each epoch masks other tokens, and damaged files are
  * refused. */
 #include "data/data.h"
 #include "fuzz/packed_input.h"
@@ -19,7 +19,7 @@
 
 enum { MAX_SAMPLES = 512 };
 
-/* The samples that make_sentences.py worked out. */
+/* The samples that make_sentences.py computed. */
 static int32_t expected[MAX_SAMPLES][PACKED_SEQ];
 static int n_expected, n_in[MAX_SAMPLES];
 
@@ -38,7 +38,8 @@ static void read_expected(void)
     fclose(file);
 }
 
-/* A row as it was before tokens were hidden, without special ones. */
+/* Restores the masked tokens of a row and removes special ones. Returns the
+ * number of ids. */
 static int restore_row(const struct vp_batch *batch, int64_t row, int32_t *out)
 {
     int32_t ids[PACKED_SEQ];
@@ -66,7 +67,7 @@ static int restore_row(const struct vp_batch *batch, int64_t row, int32_t *out)
     return n;
 }
 
-/* Every id stands once in the file, so the first one tells the sample. */
+/* Every id occurs once in the file, so the first one identifies the sample. */
 static int find_expected(int32_t first)
 {
     for (int i = 0; i < n_expected; i++)
@@ -112,7 +113,8 @@ static void samples_are_as_worked_out(void **state)
     check_epoch(VP_DATA_EVAL);
 }
 
-/* The hidden tokens of the sample that begins with `first`, in an epoch. */
+/* Writes the positions of the masked tokens of the sample that begins with
+ * `first`, in epoch `epoch`. */
 static void hidden_of(const struct vp_data *data, int epoch, int32_t first,
                       char out[256])
 {
@@ -161,7 +163,8 @@ static void epochs_hide_other_tokens(void **state)
     vp_data_close(data);
 }
 
-/* With random second parts a sample still begins as it would have. */
+/* With random_next, a sample still begins with its own first sentence, and
+ * about half of the second parts are random. */
 static void second_parts_may_be_random(void **state)
 {
     struct vp_data_config config = packed_config(GOLDEN);
@@ -206,7 +209,7 @@ static size_t read_golden(const char *name, unsigned char *out, size_t room)
     return n;
 }
 
-/* Every byte of the index, and cuts of both files. */
+/* Flips a bit in every byte of the index, and cuts both files at 49 places. */
 static void damaged_files_are_refused(void **state)
 {
     static unsigned char idx[1 << 16], bin[1 << 16];
@@ -243,7 +246,7 @@ static void damaged_files_are_refused(void **state)
     assert_true(n > 50);
 }
 
-/* An id that the vocabulary does not have is refused with its place. */
+/* An id outside vocab is refused with its offset. */
 static void foreign_ids_are_refused(void **state)
 {
     static unsigned char idx[1 << 16], bin[1 << 16];

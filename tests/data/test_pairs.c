@@ -1,6 +1,6 @@
-/* The generated language and its translation pairs follow their grammar, and
- * epochs of several lengths show each pair once. The rules are read here,
- * independently of the library. */
+/* The generated language and its translation pairs follow their grammar,
+ * checked by an independent parser, and an epoch with buckets of several
+ * lengths contains each pair once. */
 #include "data/data.h"
 #include "data/language.h"
 #include "data/sampler.h"
@@ -35,7 +35,7 @@ static void sampler_takes_every_sample_once(void **state)
 
     (void)state;
     assert_int_equal(vp_sampler_create(5, groups, 4, &sampler), VP_OK);
-    /* 4 + 0 + 3 + 0 full batches, then short ones of groups 0 and 3. */
+    /* 4 + 0 + 3 + 0 full batches, then a short one of groups 0 and 3 each. */
     assert_int_equal(vp_sampler_batches(sampler), 9);
     assert_int_equal(vp_sampler_samples(sampler), 52);
     for (uint64_t epoch = 0; epoch < 20; epoch++) {
@@ -46,7 +46,7 @@ static void sampler_takes_every_sample_once(void **state)
 
             vp_sampler_slot(sampler, epoch * 9 + j, &slot);
             vp_sampler_slot(sampler, epoch * 9 + 9000,
-                            &far); /* evicts the sums */
+                            &far); /* evicts cached sums */
             vp_sampler_slot(sampler, epoch * 9 + j, &again);
             assert_int_equal(slot.first_sample, again.first_sample);
             assert_int_equal(slot.group, again.group);
@@ -71,8 +71,8 @@ static void sampler_takes_every_sample_once(void **state)
                 assert_int_equal(seen[g][i], i < groups[g].n_samples);
         }
     }
-    assert_true(moved > 10); /* groups are mixed, not one after another */
-    /* Group 0 is shuffled, anew in each epoch: by chance 17 of 640 agree. */
+    assert_true(moved > 10); /* groups are interleaved */
+    /* Group 0 is shuffled anew in each epoch: 17 of 640 agree by chance. */
     assert_true(in_order < 45 && as_before < 45);
     vp_sampler_free(sampler);
 }
@@ -84,7 +84,7 @@ static bool is_one_of(const struct vp_word_range *words, int32_t id)
     return id >= words->first && id < words->first + words->n;
 }
 
-/* The class of a noun or verb, or -1. */
+/* Returns the class of a noun or verb, or -1. */
 static int class_of(const struct vp_word_range *kind, int32_t id)
 {
     for (int c = 0; c < VP_LANGUAGE_CLASSES; c++) {
@@ -94,7 +94,7 @@ static int class_of(const struct vp_word_range *kind, int32_t id)
     return -1;
 }
 
-/* Reads a noun phrase; returns its class. */
+/* Parses a noun phrase. Returns its class. */
 static int read_noun(const struct vp_language *l, const int32_t **p)
 {
     if (is_one_of(&l->adj, **p))
@@ -103,7 +103,8 @@ static int read_noun(const struct vp_language *l, const int32_t **p)
     return class_of(l->noun, *(*p)++);
 }
 
-/* The grammar of language.h, read instead of written. */
+/* Parses a clause by the grammar of language.h. Adds 1 to `*n_far` if another
+ * noun stands between subject and verb. */
 static void read_clause(const struct vp_language *l, const int32_t **p,
                         int depth, int *n_far)
 {
@@ -153,19 +154,20 @@ static void language_follows_its_grammar(void **state)
                 n_sentences++;
             }
             assert_ptr_equal(p, ids + n);
-            /* A window is a beginning of sentences, whatever its length. */
+            /* A window is the beginning of the sentences, for each length. */
             vp_language_window(&l, i, 12, window);
             vp_language_window(&l, i, 12 - i % 12, ids);
             assert_memory_equal(window, ids, (12 - i % 12) * 4);
         }
         assert_true(n_sentences > 3000);
-        /* A noun of another class follows the subject in 3 of 8 clauses. */
+        /* A noun of another class is between subject and verb in 3 of 8
+         * clauses. */
         assert_true(n_far > n_sentences / 4);
     }
 }
 
-/* The numbers of language.h: one word of context is worth most of a nat. That
- * more is needed for the rest is what n_far counts above. */
+/* The entropies are those of language.h: one word of context saves 0.9 nat.
+ * n_far in the test above shows that more context is needed for the rest. */
 static void language_is_learnable(void **state)
 {
     enum { V = 96, L = 64 };
@@ -196,7 +198,7 @@ static void language_is_learnable(void **state)
     assert_true(fabs(unigram - 4.06) < 0.05);
     assert_true(fabs(bigram - 3.15) < 0.05);
     for (int id = VP_TOKEN_FIRST; id < V; id++)
-        assert_true(one[id] > 0); /* no id is wasted */
+        assert_true(one[id] > 0); /* every id occurs */
 }
 
 /* ---- Pairs -------------------------------------------------------------- */
@@ -204,8 +206,9 @@ static void language_is_learnable(void **state)
 static void translation_follows_its_rule(void **state)
 {
     /* With 96 ids: stop 4; brackets 5 6, 7 8; nouns from 9, ten of each class;
-     * verbs from 49, five of each; prepositions 69; adjectives 74. 92 words:
-     * the counterpart of id w is w + 46, back by 92 from 50 on. */
+     * verbs from 49, five of each; prepositions from 69; adjectives from 74.
+     * There are 92 words: the counterpart of id w is w + 46, minus 92 for w of
+     * 50 or more. */
     static const int32_t from[] = { 74, 9,  69, 20, 5,  30, 59,
                                     6,  49, 40, 4,  19, 54, 4 };
     static const int32_t want[] = { 65, 8,  50, 28, 55, 23, 66,
@@ -222,7 +225,7 @@ static void translation_follows_its_rule(void **state)
     assert_memory_equal(got, want, sizeof(want));
 }
 
-/* The rule of text.c on characters, written another way round. */
+/* The rule of text.c on characters, in another implementation. */
 static void reverse_line(const char *src, char *out)
 {
     size_t n = strlen(src);
@@ -259,8 +262,8 @@ static const struct vp_dims text_dims[] = { { 4, 8, 9, 0 },
                                             { 3, 16, 14, 0 },
                                             { 2, 32, 32, 0 } };
 
-/* Lines as they should be read, and the bucket each belongs to. The second
- * bucket has room for 15 source ids but for 13 target ids only. */
+/* The lines as read, and the bucket of each. The second bucket has room for 15
+ * source ids but only for 13 target ids. */
 static const struct {
     const char *line;
     int bucket;
@@ -274,7 +277,7 @@ static const struct {
     { "s t u v w x", 1 },   { "t u", 0 },
 };
 
-/* Checks one text pair; returns which line it is. */
+/* Checks a pair of text. Returns the index of its line. */
 static int check_text_pair(const struct vp_batch *batch, int64_t row)
 {
     const struct vp_dims *dims = &text_dims[batch->bucket];
@@ -317,14 +320,14 @@ static void write_lines(void)
 
     assert_non_null(file);
     for (size_t i = 0; i < VP_COUNT_OF(lines); i++) {
-        fputs("word\n \n\n", file); /* no pairs: less than two words */
+        fputs("word\n \n\n", file); /* not pairs: fewer than two words */
         for (const char *p = lines[i].line; *p; p++)
             fprintf(file, "%c%s", *p, *p == ' ' ? "\t " : "");
         fputs(i % 2 ? "\n" : " \r\n", file);
     }
     fputs("this line is too long for every bucket there is\n", file);
     for (int i = 0; i < 2000; i++)
-        fputs("no ", file); /* longer than any line may be */
+        fputs("no ", file); /* longer than the longest line allowed */
     fclose(file);
 }
 
@@ -351,7 +354,8 @@ static void text_pairs_follow_their_rule(void **state)
         int seen[VP_COUNT_OF(lines)] = { 0 };
         uint64_t running = 0;
 
-        /* 7 + 4 + 2 train in batches of 4, 3, 2; one is held out. */
+        /* Training has 7 + 4 + 2 pairs in batches of 4, 3 and 2; one pair is
+         * held out. */
         assert_int_equal(info->n_samples, split == VP_DATA_TRAIN ? 13 : 1);
         assert_int_equal(info->n_batches, split == VP_DATA_TRAIN ? 5 : 1);
         if (split == VP_DATA_TRAIN)
@@ -393,7 +397,8 @@ static const struct vp_data_config pair_config = {
     .n_dims = 3,
 };
 
-/* Source and target of a row belong together; padding is empty. */
+/* Fails unless the target of a row translates its source; rows beyond n_samples
+ * must be padding. */
 static void check_row(const struct vp_language *l, const struct vp_batch *batch,
                       int64_t row)
 {
@@ -450,12 +455,12 @@ static void generated_pairs_fill_their_buckets(void **state)
     assert_true(n_short <= 3);
     for (int b = 0; b < 3; b++)
         assert_true(n_batches[b] > 50);
-    assert_true(n_changes > info->n_batches / 4); /* lengths are mixed */
+    assert_true(n_changes > info->n_batches / 4); /* lengths are interleaved */
     vp_batch_free(batch);
     vp_data_close(data);
 }
 
-/* ---- Threads ------------------------------------------------------------ */
+/* ---- Several threads ---------------------------------------------------- */
 
 struct filler {
     pthread_t handle;
@@ -475,7 +480,7 @@ static uint64_t sum_batch(const struct vp_batch *batch)
     return sum;
 }
 
-/* Batches of four epochs, so that threads disagree about the current one. */
+/* Fills batches of four epochs, so that threads are in different epochs. */
 static void *fill_some(void *arg)
 {
     struct filler *filler = arg;

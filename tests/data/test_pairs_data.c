@@ -1,5 +1,5 @@
-/* Parallel text becomes a data folder of fairseq with the expected dictionaries
- * and pairs. */
+/* Parallel text becomes a fairseq data folder with the expected dictionaries
+ * and pairs, which the fairseq source reads back; damaged text is refused. */
 #include "data/data.h"
 #include "data/pairs/make.h"
 #include "lib/datalib.h"
@@ -43,7 +43,7 @@ static struct vp_pairs_config config_of(const struct vp_tokenizer *tokenizer,
     };
 }
 
-/* `n` pairs; an empty side in pair 3. */
+/* Writes `n` pairs; pair 3 has an empty side. */
 static void write_pairs(int n)
 {
     FILE *de = fopen(at("train.de"), "w"), *en = fopen(at("train.en"), "w");
@@ -75,7 +75,8 @@ static void read_all(const char *name, unsigned char *out, size_t capacity,
 
 static const char *const both[] = { paths[0], paths[1] };
 
-/* The bytes of the files, by hand: index.h has their layout. */
+/* Compares the bytes of the files with ids encoded here; index.h describes
+ * their layout. */
 static void files_hold_the_ids(void **state)
 {
     struct vp_tokenizer *tokenizer = open_tokenizer(TOKENIZERS "bert");
@@ -127,7 +128,7 @@ static void files_hold_the_ids(void **state)
     vp_tokenizer_free(tokenizer);
 }
 
-/* The source of fairseq's pairs takes the folder, dictionaries included. */
+/* The fairseq source reads the folder, including its dictionaries. */
 static void folder_is_read(void **state)
 {
     const struct vp_dims dims = { 4, 40, 40, 0 };
@@ -175,7 +176,8 @@ static void assert_same_file(const char *a, const char *b)
     assert_memory_equal(x, y, n);
 }
 
-/* Two files, .tsv and .jsonl give the same ids, with any number of threads. */
+/* Two files, a .tsv and a .jsonl give the same ids, with any number of
+ * threads. */
 static void kinds_of_text_agree(void **state)
 {
     static const char *const kinds[] = { "a.tsv", "b.jsonl" };
@@ -294,7 +296,8 @@ static void bad_text_is_refused(void **state)
     vp_tokenizer_free(gpt2);
 }
 
-/* Files that are cut, or hold a wrong byte, at 50 places and more each. */
+/* A wrong byte at each place and a cut at each length are refused with the
+ * place. */
 static void damaged_text_is_refused(void **state)
 {
     static const char *const texts[][2] = {
@@ -322,7 +325,7 @@ static void damaged_text_is_refused(void **state)
             snprintf(want, sizeof(want), "%s: offset %zu (line 1): not UTF-8",
                      texts[k][0], i);
             refuse(&config, want);
-            /* Without its end a line of JSON is none; columns need a tab. */
+            /* A cut line is no JSON, and columns need their tab. */
             write_file(texts[k][0], texts[k][1], i);
             if (i > 0 && (k == 0 || !memchr(texts[k][1], '\t', i)))
                 refuse(&config, "(line 1)");

@@ -1,5 +1,6 @@
-/* Parallel text in all its forms gives the batches that were stored by
- * tests/golden/make_parallel.py; mistakes and damaged files are refused. */
+/* Parallel text in all its file formats gives the batches that
+ * tests/golden/make_parallel.py stored; mistakes and damaged files are
+ * refused. */
 #include "data/parallel.h"
 #include "lib/datalib.h"
 #include "lib/golden.h"
@@ -119,7 +120,7 @@ static void the_direction_is_not_guessed(void **state)
                 "set source_lang and target_lang");
     config.path = GOLDEN "/json";
     assert_line(&config, "train.jsonl: does not define the direction");
-    /* Names of the second kind do, and so do columns. */
+    /* Names like train.de-en.de define the direction, and so do columns. */
     config.path = GOLDEN "/names";
     check_gold(&config);
     config.path = GOLDEN "/tsv";
@@ -207,8 +208,8 @@ static void several_files_are_refused(void **state)
                          "set data_format to fairseq or parallel");
 }
 
-/* A line without one of its characters, or without its end: most are no pairs,
- * and are refused with their place. */
+/* Removes one character of a line, or its end. Most results are no pairs; these
+ * are refused with their place. */
 static void damaged_lines_are_refused(void **state)
 {
     static const char good[] = "{\"translation\": {\"de\": \"ein\", \"en\": "

@@ -1,5 +1,5 @@
-/* Prefetching gives the same batches in the same order, and passes on errors
- * and time limits. The source is slow or broken on demand. */
+/* Prefetching returns the same batches in the same order, and passes on errors
+ * and time limits. */
 #include "data/data.h"
 #include "data/internal.h"
 #include "lib/datalib.h"
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* A source of which one sample can be made slow or broken. */
+/* A source with one slow or broken sample; -1: none. */
 static int64_t slow_sample, broken_sample, window_length;
 
 static enum vp_status odd_open(const struct vp_data_config *config,
@@ -92,7 +92,7 @@ static void prefetching_changes_nothing(void **state)
 
     (void)state;
     for (size_t k = 0; k < VP_COUNT_OF(depths); k++) {
-        /* Batches 1, 4, 7 of every 8, across the end of an epoch. */
+        /* Batches 1, 4 and 7 of every 8, across the end of an epoch. */
         const struct vp_batch_order order = {
             (uint64_t)vp_data_info(data)->n_batches - 19, 8, 3, 3
         };
@@ -107,7 +107,7 @@ static void prefetching_changes_nothing(void **state)
 
             assert_int_equal(vp_prefetch_next(prefetch, 10000, &got, &err),
                              VP_OK);
-            /* The reader must not touch a batch in use. */
+            /* Gives the reader time: it must not overwrite a batch in use. */
             if (i % 8 == 0)
                 nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
             fill(data, m, want);
@@ -141,7 +141,7 @@ static void prefetch_ends_at_any_time(void **state)
     vp_data_close(data);
 }
 
-/* Batches before the broken one arrive; then its message, again and again. */
+/* Batches before the broken one arrive; then every call returns its message. */
 static void prefetch_delivers_errors(void **state)
 {
     struct vp_data *data = open_odd();

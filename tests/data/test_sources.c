@@ -1,5 +1,5 @@
-/* Every file source reports memory that runs out at any call and leaks nothing,
- * allocates nothing while reading, and resumes with the next batch. */
+/* Every file source reports a failed allocation and leaks nothing, allocates
+ * nothing while reading, and resumes with the next batch. */
 #include "data/corpus/cache.h"
 #include "data/data.h"
 #include "lib/datalib.h"
@@ -18,7 +18,7 @@
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/"
 
-/* ---- Wrapped at link time ----------------------------------------------- */
+/* ---- Allocations that are counted and fail ------------------------------ */
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -28,7 +28,7 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 
 static atomic_int n_allocations;
-static int failing; /* the n-th; 0: none */
+static int failing; /* number of the allocation that fails; 0: none */
 
 static bool fails(void)
 {
@@ -50,7 +50,7 @@ void *__wrap_realloc(void *p, size_t n)
     return fails() ? NULL : __real_realloc(p, n);
 }
 
-/* ---- Sources ------------------------------------------------------------ */
+/* ---- Allocations of all sources ----------------------------------------- */
 
 static const struct vp_dims window = { 4, 12, 0, 0 };
 static const struct vp_dims buckets[] = { { 32, 10, 10, 0 },
@@ -123,8 +123,8 @@ static void memory_may_run_out(void **state)
             failing = k;
             st = vp_data_open(&config, &data, &err);
             failing = 0;
-            /* The system's own memory for a folder or a stream is read as an
-             * error of the file. */
+            /* If libc cannot allocate for a folder or a stream, the error is
+             * reported as one of the file. */
             if (st != VP_OK && st != VP_ERR_NOMEM && st != VP_ERR_IO)
                 fail_msg("%s, allocation %d: %s", sources[i].path, k, err.text);
         }
@@ -154,7 +154,8 @@ static void reading_allocates_nothing(void **state)
 
 static const struct vp_dims shards[] = { { 4, 128, 0, 4 * 128 } };
 
-/* Sources that are not in the table above, or that are made by a tokenizer. */
+/* Sources that are not in the table above, or that are encoded by a
+ * tokenizer. */
 static const struct {
     const char *path, *tokenizer;
     enum vp_data_format format;
@@ -191,7 +192,7 @@ static void write_texts(void)
     fclose(lines);
 }
 
-/* Token files of the text, as a run makes them. */
+/* Encodes a text to token files, as a training run does. */
 static void encode(const char *name, const char *tokenizer_name, bool sentences,
                    struct vp_corpus_cached *out)
 {

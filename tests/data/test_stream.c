@@ -1,5 +1,6 @@
-/* gzip, zstd and JSON lines give the text that tests/golden/make_text.py
- * stored; damaged files are refused; memory is bounded. */
+/* Files of gzip, zstd and JSON lines give the text that
+ * tests/golden/make_text.py stored; damaged files are refused, and memory is
+ * bounded. */
 #include "data/byte_stream.h"
 #include "data/jsonl.h"
 #include "data/walk.h"
@@ -35,7 +36,7 @@ static struct vp_data_config config_of(const char *path)
     };
 }
 
-/* Both give the same batches; the second one from the middle on. */
+/* Asserts that both files give the same batches, from the second epoch on. */
 static void assert_same_data(const char *path, const char *key,
                              const char *plain)
 {
@@ -204,7 +205,7 @@ static size_t slurp(const char *path, unsigned char *out, size_t n)
     return n;
 }
 
-/* Cut at 50 places, and 300 times a byte changed. */
+/* Cuts the file at 50 lengths, and flips a bit 300 times. */
 static void check_damaged(const char *path)
 {
     unsigned char good[32768], bad[32768];
@@ -227,7 +228,7 @@ static void check_damaged(const char *path)
             assert_non_null(strstr(err.text, "x.txt: offset "));
             assert_non_null(strstr(err.text, "; "));
         } else {
-            assert_true(i >= 50); /* a cut is always noticed */
+            assert_true(i >= 50); /* a cut is always detected */
         }
         vp_text_release(&text);
     }
@@ -256,7 +257,7 @@ static void rest_behind_is_refused(void **state)
     assert_text_line(at("x.zst"), NULL, false, ": not valid zstd data");
 }
 
-/* A stream keeps nothing: what it reads goes to the caller alone. */
+/* A stream read byte by byte returns the whole text and then its end. */
 static void streams_end(void **state)
 {
     struct vp_byte_stream *stream = NULL;
@@ -293,7 +294,7 @@ static long anonymous_kb(void)
     return kb;
 }
 
-/* `n_bytes` of text, compressed to a file that is far smaller. */
+/* Writes `n_bytes` of text, compressed to a much smaller file. */
 static void write_large(const char *name, int64_t n_bytes)
 {
     static char part[1 << 20];
@@ -312,7 +313,7 @@ static void write_large(const char *name, int64_t n_bytes)
     assert_int_equal(fclose(file), 0);
 }
 
-/* VP_LARGE_MIB=2048 for more. */
+/* VP_LARGE_MIB sets the size of the file, 128 MiB by default. */
 static void memory_does_not_grow_with_the_file(void **state)
 {
     const char *given = getenv("VP_LARGE_MIB");

@@ -1,5 +1,5 @@
-/* Text files are taken, refused or repaired by their bytes, and the start of a
- * run reports it. */
+/* Text files are accepted, refused or repaired by their bytes, and notices at
+ * the start of a run tell what was read and what was skipped. */
 #include "data/corpus/bytes.h"
 #include "data/data.h"
 #include "data/foreign.h"
@@ -22,7 +22,7 @@
 #define BYTES(text) text, sizeof(text) - 1
 #define LINES "one line of words\nanother line of words\n"
 
-/* Reads `name` in the test's folder. */
+/* Reads the file `name` of the test's folder. */
 static enum vp_status read_at(const char *name, bool replace,
                               struct vp_text *text, struct vp_err *err)
 {
@@ -44,7 +44,7 @@ static void assert_text(const char *name, bool replace, const void *want,
     vp_text_release(&text);
 }
 
-/* Asserts that `name` is refused in one line that holds `want`. */
+/* Asserts that `name` is refused with one line that contains `want`. */
 static void assert_refused(const char *name, bool replace, const char *want)
 {
     struct vp_text text;
@@ -58,7 +58,7 @@ static void assert_refused(const char *name, bool replace, const char *want)
     vp_text_release(&text);
 }
 
-/* ---- Bytes -------------------------------------------------------------- */
+/* ---- Invalid bytes ------------------------------------------------------ */
 
 static const struct {
     const char *bytes;
@@ -91,13 +91,13 @@ static void bad_bytes_are_refused_by_place(void **state)
         write_file("x.txt", bad_bytes[i].bytes, bad_bytes[i].n);
         assert_refused("x.txt", false, bad_bytes[i].want);
     }
-    /* Of a folder, the file is named; those before it count for nothing. */
+    /* In a folder the file is named, and offsets start anew in each file. */
     write_text("a.txt", LINES);
     write_file("x.txt", "\xFF", 1);
     assert_refused(".", false, "/x.txt: offset 0 (line 1): not UTF-8: FF;");
 }
 
-/* Files are read in chunks of 1 MiB. */
+/* Files are read in chunks of 1 MiB; a fault across two chunks is found. */
 static void no_chunk_hides_a_fault(void **state)
 {
     enum { MIB = 1 << 20, N = 3 * MIB + 100 };
@@ -123,7 +123,7 @@ static void no_chunk_hides_a_fault(void **state)
     free(bytes);
 }
 
-/* What is not text is not read to its end. */
+/* A file that is not text is refused before it is read to its end. */
 static void large_files_are_refused_early(void **state)
 {
     struct vp_text text;
@@ -144,7 +144,7 @@ static void a_byte_order_mark_is_left_out(void **state)
     write_file("x.txt", BYTES("\xEF\xBB\xBFtext\n"));
     assert_text("x.txt", false, BYTES("text\n"));
     assert_text("x.txt", true, BYTES("text\n"));
-    /* At the start of every file, nowhere else. */
+    /* A mark is left out at the start of every file, and kept elsewhere. */
     write_file("y.txt", BYTES("\xEF\xBB\xBFmore \xEF\xBB\xBF"));
     assert_text(".", false, BYTES("text\nmore \xEF\xBB\xBF\n"));
     write_file("x.txt", BYTES("\xEF\xBB\xBF"));
@@ -165,7 +165,7 @@ static void bytes_are_replaced_if_asked_for(void **state)
     write_file("a.txt", BYTES("caf\xE9\0 \xE2\x82"));
     assert_text("a.txt", true,
                 BYTES("caf\xEF\xBF\xBD\xEF\xBF\xBD \xEF\xBF\xBD\n"));
-    /* Random bytes grow beyond the room that was made for them. */
+    /* Replacing random bytes makes the text longer than the first buffer. */
     for (size_t i = 0; i < N; i++)
         bytes[i] =
             (unsigned char)vp_rng(5, VP_RNG_TEST, 0, (uint32_t)i, 0, 0).v[0];
@@ -187,7 +187,7 @@ static void bytes_are_replaced_if_asked_for(void **state)
     free(want);
 }
 
-/* ---- Files that are not text -------------------------------------------- */
+/* ---- Files in other formats --------------------------------------------- */
 
 static const struct {
     const char *bytes;
@@ -231,13 +231,13 @@ static void known_formats_are_named(void **state)
     for (size_t i = 0; i < VP_COUNT_OF(heads); i++) {
         write_file("x.txt", heads[i].bytes, heads[i].n);
         assert_refused("x.txt", false, heads[i].want);
-        /* To replace most of its bytes would not make text of it. */
+        /* Replacing most bytes would not make it text. */
         assert_refused("x.txt", true, heads[i].want);
     }
-    /* A head alone does not make a file binary. */
+    /* The first bytes alone do not make a file binary. */
     write_text("x.txt", "%PDF- is how a PDF begins\n");
     assert_text("x.txt", false, BYTES("%PDF- is how a PDF begins\n"));
-    /* A few NUL bytes do not make UTF-16. */
+    /* A few NUL bytes are not UTF-16. */
     write_file("x.txt", BYTES("a\0b\0cdefghijklmnop\n"));
     assert_refused("x.txt", false, "offset 1 (line 1): a NUL byte");
 }
@@ -246,11 +246,11 @@ static void known_formats_are_named(void **state)
     "; set data_dir to the folder that holds it, or move the file out of " \
     "data_dir"
 
-/* Of vp_text_read(), which sees what is found to be text, and folders below. */
+/* vp_text_read() refuses token files by their names, also in folders below. */
 static void token_files_are_refused_by_name(void **state)
 {
     (void)state;
-    /* nanoGPT: the text beside them is not what the user means. */
+    /* nanoGPT: token files beside the text; the user means those. */
     write_text("input.txt", LINES);
     write_text("train.bin", "any bytes");
     assert_refused(".", false,
@@ -267,7 +267,7 @@ static void token_files_are_refused_by_name(void **state)
     assert_refused(".", false, "/deep/text_document.idx: is by its name");
     assert_int_equal(unlink(at("deep/text_document.idx")), 0);
     assert_text(".", false, BYTES(LINES));
-    /* fairseq: what is left without the token ids is a list of words. */
+    /* fairseq: a dictionary beside token files is not text. */
     write_text("deep/dict.en.txt", "word 12\n");
     assert_text("deep/dict.en.txt", false, BYTES("word 12\n"));
     write_text("deep/train.en-de.en.idx", "any bytes");
@@ -275,14 +275,14 @@ static void token_files_are_refused_by_name(void **state)
                    "/deep/dict.en.txt: is by its name a dictionary of fairseq "
                    "beside its files of token ids, not text" ELSEWHERE);
     assert_refused(".", false, "/deep/dict.en.txt: is by its name");
-    /* A folder may be called so. */
+    /* Folders may have such names. */
     assert_int_equal(unlink(at("deep/train.en-de.en.idx")), 0);
     mkdir(at("x.bin"), 0777);
     assert_text("input.txt", false, BYTES(LINES));
     assert_text(".", false, BYTES("word 12\n" LINES));
 }
 
-/* ---- What a run says ---------------------------------------------------- */
+/* ---- Notices ------------------------------------------------------------ */
 
 static const struct vp_dims window = { 1, 4, 0, 0 }, pair = { 1, 64, 64, 0 };
 
@@ -300,8 +300,8 @@ static struct vp_data *open_task(const char *name, enum vp_data_task task)
     return open_data(&config);
 }
 
-/* Asserts that the first notice about `name` ends in `want`, and that it is the
- * only one; `want` NULL: there is none. */
+/* Asserts that there is one notice about `name` and that it contains `want`, or
+ * none if `want` is NULL. */
 static void assert_notice(const char *name, enum vp_data_task task,
                           const char *want)
 {
@@ -390,7 +390,7 @@ static void empty_files_are_said(void **state)
                   "1; from a folder");
 }
 
-/* Shards that are not where they would be read. */
+/* HDF5 shards in a folder below are not read, and the message says so. */
 static void stray_shards_are_said(void **state)
 {
     struct vp_text text;
@@ -413,7 +413,8 @@ static void stray_shards_are_said(void **state)
         "*training*.hdf5 or *training*.h5 directly in it");
 }
 
-/* Where the text is too short, the files that were meant may be others. */
+/* If the text is too short, the message lists skipped files, which may be the
+ * ones that were meant. */
 static void too_little_text_names_the_other_files(void **state)
 {
     static const struct vp_dims long_one = { 1, 4000, 0, 0 };
@@ -458,7 +459,7 @@ static void markup_is_said(void **state)
     assert_notice("x.rst", VP_DATA_CAUSAL_LM, NULL);
 }
 
-/* Pairs from one text are made up. */
+/* Pairs made up from one text are called an exercise. */
 static void an_exercise_is_called_so(void **state)
 {
     struct vp_data_config made = {
@@ -483,7 +484,7 @@ static void an_exercise_is_called_so(void **state)
     vp_data_close(data);
 }
 
-/* What is wrong with the file comes before what is wrong with the keys. */
+/* An error of the file is reported before one of the vocabulary. */
 static void the_file_comes_before_the_vocabulary(void **state)
 {
     struct vp_data_config config = {
@@ -503,8 +504,9 @@ static void the_file_comes_before_the_vocabulary(void **state)
     assert_non_null(strstr(err.text, "set data_format: nanogpt"));
 }
 
-/* What is read from a file of bytes is what would have been held in memory:
- * plain and compressed text, lines of JSON, files without a last newline. */
+/* A file of bytes holds exactly the text that would be in memory: plain and
+ * compressed text, lines of JSON, files without a last newline. Batches are the
+ * same, too. */
 static void bytes_in_a_file_are_the_same_text(void **state)
 {
     static const char *const names[] = { "plain.txt.zst", "lines.jsonl",

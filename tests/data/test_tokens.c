@@ -1,6 +1,6 @@
 /* Token files of four programs give the batches that
- * tests/golden/make_tokens.py stored, resume anywhere, are refused when
- * damaged, and use bounded memory. */
+ * tests/golden/make_tokens.py stored, runs resume at any batch, damaged files
+ * are refused, and memory is bounded. */
 #include "data/split_name.h"
 #include "data/tokens/item.h"
 #include "data/tokens/write.h"
@@ -40,7 +40,7 @@ static struct vp_data_config config_of(const char *path)
     };
 }
 
-/* ---- What Python wrote -------------------------------------------------- */
+/* ---- Batches stored by Python ------------------------------------------- */
 
 static const struct gold {
     const char *name, *path;
@@ -110,7 +110,7 @@ static void check_gold(const struct gold *gold, enum vp_data_split split)
     data = open_data(&config);
     batch = make_batch(data);
     n_batches = vp_data_info(data)->n_batches;
-    /* Two epochs; the second half first, as a resumed run reads it. */
+    /* Two epochs, the second half first, as in a resumed run. */
     for (int64_t m = 0; m < 2 * n_batches; m++) {
         uint64_t at = (uint64_t)((m + n_batches + 1) % (2 * n_batches));
 
@@ -163,7 +163,7 @@ static void ids_of_every_width_are_read(void **state)
         assert_int_equal(vp_item_convert(item, two, 2, 6, 5, ids, &bad), 0);
         memcpy(two + width, bytes + 8, (size_t)width);
         assert_int_equal(vp_item_convert(item, two, 2, 0, 6, ids, &bad), 1);
-        /* Numbers with a sign are -1, the others the largest. */
+        /* Signed types give -1, unsigned ones the largest number. */
         if (item % 2 == 1)
             assert_int_equal(bad, -1);
         else
@@ -222,8 +222,8 @@ static unsigned char *slurp(const char *name, size_t *n_out)
     return bytes;
 }
 
-/* One damage: `n` bytes at `offset` become `number`, then the file is cut or
- * padded by `longer`. */
+/* A damage: `n` bytes at `offset` become `number`, and the file becomes
+ * `longer` bytes longer, or shorter if negative. */
 struct damage {
     int64_t offset;
     int n;
@@ -243,7 +243,7 @@ static void write_damaged(const char *name, const unsigned char *good, size_t n,
     free(bytes);
 }
 
-/* Must be refused with the file and a place. */
+/* Fails unless the file is refused with its name and an offset. */
 static void assert_damaged(const char *path, enum vp_data_format format,
                            const struct damage *damage)
 {
@@ -257,7 +257,7 @@ static void assert_damaged(const char *path, enum vp_data_format format,
         fail_msg("no place: %s", err.text);
 }
 
-/* 53 damages of a header and its ids. */
+/* 60 damages of the header, the length and the ids. */
 static void damaged_llmc_files_are_refused(void **state)
 {
     size_t n;
@@ -317,7 +317,7 @@ static void check_damaged_index(const char *name, const struct damage *damages,
         write_damaged("x.idx", good, n, &damages[i]);
         assert_damaged(at("x.idx"), VP_FORMAT_AUTO, &damages[i]);
     }
-    /* The ids, with the good index. */
+    /* The .bin is cut, and the index is good. */
     write_file("x.idx", good, n);
     for (int i = 1; i <= 10; i++) {
         write_file("x.bin", bin, n_bin - (size_t)i * n_bin / 11);
@@ -334,7 +334,7 @@ static void damaged_indexes_are_refused(void **state)
     (void)state;
     for (int i = 0; i < 50; i++) {
         int64_t k = i % 10;
-        /* Header fields at 0, 9, 17, 18, 26; entries behind them. */
+        /* The header has fields at 0, 9, 17, 18 and 26; entries follow. */
         struct damage head =
             i < 8    ? (struct damage){ i, 1, 'z', 0 }
             : i < 10 ? (struct damage){ 9, 8, i, 0 }
@@ -371,7 +371,7 @@ static void damaged_indexes_are_refused(void **state)
     check_damaged_index("legacy/train", legacy, 50);
 }
 
-/* ---- What is refused, and how ------------------------------------------- */
+/* ---- Refused files and settings ----------------------------------------- */
 
 static void copy_golden(const char *from, const char *to)
 {
@@ -498,7 +498,7 @@ static void short_files_are_refused(void **state)
                          "9; add files or lower seq_length");
 }
 
-/* ---- Files that change, and large ones ---------------------------------- */
+/* ---- Changing and large files ------------------------------------------- */
 
 static void a_file_that_changes_is_refused(void **state)
 {
@@ -535,7 +535,7 @@ static long anonymous_kb(void)
     return kb;
 }
 
-/* 12 GB, of which the disk holds only the header. */
+/* A sparse file of 12 GB, of which the disk holds nothing. */
 static void memory_does_not_grow_with_the_file(void **state)
 {
     enum { WIDE = 1024 };
@@ -563,7 +563,7 @@ static void memory_does_not_grow_with_the_file(void **state)
     vp_data_close(data);
 }
 
-/* ---- Threads ------------------------------------------------------------ */
+/* ---- Several threads ---------------------------------------------------- */
 
 enum { N_FILES = 40, N_THREADS = 4 }; /* more files than are kept open */
 
@@ -616,9 +616,9 @@ static void threads_share_open_files(void **state)
     vp_data_close(data);
 }
 
-/* ---- Writing ------------------------------------------------------------ */
+/* ---- Writing token files ------------------------------------------------ */
 
-/* The bytes that Python wrote, from the same ids. */
+/* Writes the ids of a file that Python wrote: the bytes must be equal. */
 static void check_writer(const char *name, int64_t vocab, int width)
 {
     struct vp_token_writer *writer = NULL;
@@ -657,7 +657,7 @@ static void written_files_are_those_of_llmc(void **state)
     check_writer("llmc/tiny_train_000001.bin", 50257, 2);
     check_writer("llmc/tiny_train_000001.bin", 65536, 2);
     check_writer("llama3/all.bin", 128256, 4);
-    /* Nothing is left of a file that is given up. */
+    /* An abandoned file is removed. */
     assert_int_equal(vp_token_writer_open(at("w.bin"), 10, 0, &writer, &err),
                      VP_OK);
     vp_token_writer_abandon(writer);
@@ -671,9 +671,10 @@ static void written_files_are_those_of_llmc(void **state)
                      VP_ERR_IO);
 }
 
-/* ---- Mutations ---------------------------------------------------------- */
+/* ---- Mutated files ------------------------------------------------------ */
 
-/* Good files with some bytes changed: refused with one line, or read. */
+/* Flips bits of good files, and cuts some: each is refused with one line or
+ * read. */
 static void mutated_files_do_no_harm(void **state)
 {
     static const struct {

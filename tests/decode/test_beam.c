@@ -1,6 +1,6 @@
-/* Beam search over the toy model of tests/golden/make_beam.py gives the results
- * of both rules, read literally, and of transformers. Rows that must not be
- * read hold NaN. */
+/* Beam search over the toy model of tests/golden/make_beam.py gives the stored
+ * results of plain implementations of both rules and of transformers. Rows that
+ * the search must not read hold NaN. */
 #include "decode/beam.h"
 
 #include "lib/golden.h"
@@ -14,14 +14,15 @@ enum { MOST_ROWS = MOST_SENTENCES * MOST_BEAMS };
 
 static const int32_t eos_ids[] = { 2, 7 };
 
-/* A toy model with its options; what row i was given is in state[i]. */
+/* A toy model with its search options; state[i] is a hash of the tokens of row
+ * i. */
 struct toy {
     struct vp_beam_options options;
     double eos_bias;
     int n_sentences;
     int prompts[MOST_SENTENCES], max_tokens[MOST_SENTENCES];
     uint64_t state[MOST_ROWS];
-    bool live[MOST_ROWS]; /* false: the search must not read it */
+    bool live[MOST_ROWS]; /* false: the search must not read this row */
     float logits[MOST_ROWS * N_IDS];
 };
 
@@ -75,7 +76,7 @@ static void toy_logits(struct toy *toy)
     }
 }
 
-/* Rows continue other rows, as a key-value cache does. */
+/* Rows continue their parents, as those of a key-value cache do. */
 static void toy_follow(struct toy *toy, const struct vp_beam *beam,
                        const struct vp_beam_row *next)
 {
@@ -88,7 +89,7 @@ static void toy_follow(struct toy *toy, const struct vp_beam *beam,
         toy->live[row] = !vp_beam_sentence_is_done(beam, row / n_beams);
     }
     memcpy(toy->state, state, sizeof(state));
-    /* A forced token leaves one row. */
+    /* After a forced token only one row per sentence is read. */
     if (toy->options.forced_bos >= 0 &&
         next[0].token == toy->options.forced_bos)
         for (int row = 0; row < toy->n_sentences * n_beams; row++)
@@ -133,7 +134,7 @@ static enum vp_beam_stop stop_named(const char *name)
                                       : VP_BEAM_STOP_NO_GAIN;
 }
 
-/* False at the end of the file. */
+/* Returns false at the end of the file. */
 static bool read_options(FILE *file, struct toy *toy)
 {
     struct vp_beam_options *o = &toy->options;
@@ -159,7 +160,7 @@ static bool read_options(FILE *file, struct toy *toy)
     return true;
 }
 
-/* Returns the number of results of one sentence. */
+/* Reads one sentence. Returns the number of its results. */
 static int read_sentence(FILE *file, struct toy *toy, int s,
                          struct hypothesis want[MOST_BEAMS])
 {
@@ -204,7 +205,7 @@ static void check_results(const struct vp_beam *beam, int sentence,
     }
 }
 
-/* The same sentence alone: the same bits. */
+/* A search of the sentence alone gives the same bits as in the batch. */
 static void check_alone(const struct toy *all, const struct vp_beam *batch,
                         int s)
 {
@@ -257,7 +258,7 @@ static void test_stored_searches(void **state)
 
 /* ---- One beam ------------------------------------------------------------ */
 
-/* The largest logit until EOS, for each way to stop. */
+/* One beam takes the largest logit until EOS, with each rule to stop. */
 static void test_one_beam_is_greedy(void **state)
 {
     (void)state;
@@ -298,10 +299,10 @@ static void test_one_beam_is_greedy(void **state)
     }
 }
 
-/* ---- Steps by hand ------------------------------------------------------- */
+/* ---- Single steps with literal logits ------------------------------------ */
 
-/* All logits are equal: rows and ids decide. Ids 1 and 3 and EOS cannot come
- * first. */
+/* All logits are equal, so the order of rows and ids decides. pad (1) and, in
+ * the first step, EOS (0) are not allowed; unk (3) has a penalty. */
 static void test_equal_sums_in_order_of_rows_and_ids(void **state)
 {
     enum { BEAMS = 2, IDS = 5 };
@@ -326,7 +327,8 @@ static void test_equal_sums_in_order_of_rows_and_ids(void **state)
     assert_int_equal(next[1].token, 4);
     assert_int_equal(next[0].parent, 0);
     assert_int_equal(next[1].parent, 0);
-    /* Candidates: 0 EOS, 0 2, 0 4, 1 EOS. One result; one is too far down. */
+    /* Candidates (row, id): 0 EOS, 0 2, 0 4, 1 EOS. The first EOS is a result;
+     * the second is not among the best BEAMS candidates. */
     assert_int_equal(vp_beam_step(beam, logits, next, NULL), VP_OK);
     assert_int_equal(vp_beam_n_results(beam, 0), 1);
     assert_int_equal(next[0].token, 2);
@@ -354,9 +356,10 @@ static void repeat_steps(const struct vp_beam_options *options, int max_tokens,
     }
 }
 
-/* Ids: EOS, a, and one that is never chosen. After two steps `EOS` and `a EOS`
- * are results, and `a a` runs on with a larger sum than the second one:
- *     lp -1: best running sum * length > worst score at length 2, not at 16. */
+/* The ids are EOS, a, and one that is never chosen. After two steps `EOS` and
+ * `a EOS` are results, and `a a` runs on with a larger sum than `a EOS`. With
+ * length penalty -1 the running score beats the worst result at the current
+ * length 2, but would not at max_tokens 16: the current length counts. */
 static void test_when_a_full_sentence_ends(void **state)
 {
     static const float logits[3] = { 4.9f, 5.0f, -20.0f };
@@ -394,8 +397,9 @@ static void test_when_a_full_sentence_ends(void **state)
     }
 }
 
-/* Two ids end a sentence: in the second step the four best of `a` and `b` are
- * `a EOS`, `a EOS2`, `a a`, `b EOS`; the second row is `a b`, the sixth. */
+/* Two ids end a sentence. In the second step the four best candidates are
+ * `a EOS`, `a EOS2`, `a a` and `b EOS`; the second row becomes `a b`, the sixth
+ * candidate. */
 static void test_candidates_for_several_ends(void **state)
 {
     static const float logits[4] = { 5.0f, 4.0f, 3.0f, 0.5f };
@@ -418,7 +422,8 @@ static void test_candidates_for_several_ends(void **state)
     vp_beam_free(beam);
 }
 
-/* Two ids and four beams: rows that nothing is left for are not read. */
+/* Two ids and four beams: rows without a candidate of their own are not
+ * read. */
 static void test_fewer_ids_than_beams(void **state)
 {
     enum { BEAMS = 4, IDS = 2 };
@@ -448,7 +453,7 @@ static void test_fewer_ids_than_beams(void **state)
             assert_int_equal(next[row].token, 1);
         }
     }
-    /* Four results, the sum of each is -log(2) times its length. */
+    /* There are four results; the sum of each is -log(2) times its length. */
     assert_true(vp_beam_is_done(beam));
     assert_int_equal(vp_beam_n_results(beam, 0), 4);
     for (int i = 0; i < 4; i++) {
@@ -459,7 +464,8 @@ static void test_fewer_ids_than_beams(void **state)
     vp_beam_free(beam);
 }
 
-/* EOS is all there is, and not allowed. */
+/* EOS is the only id and is not allowed yet: the search ends without a
+ * result. */
 static void test_no_id_to_continue_with(void **state)
 {
     struct vp_beam_options options = vp_beam_defaults(VP_BEAM_FAIRSEQ);
@@ -482,7 +488,8 @@ static void test_no_id_to_continue_with(void **state)
     vp_beam_free(beam);
 }
 
-/* Logits may be shifted row by row, so log-probabilities will do. */
+/* A constant added to all logits of a row changes nothing, so log-probabilities
+ * can be passed as logits. */
 static void test_shifted_logits_give_the_same(void **state)
 {
     struct toy toy = { .options = vp_beam_defaults(VP_BEAM_HF),
@@ -530,9 +537,9 @@ static void test_fairseq_limits(void **state)
     assert_int_equal(vp_beam_fairseq_max_tokens(1e30, 0, 48, 50), 50);
 }
 
-/* ---- Mistakes ------------------------------------------------------------ */
+/* ---- Refused logits and options ------------------------------------------ */
 
-/* A step that failed can be made again. */
+/* A step that failed on a logit changes nothing and can be repeated. */
 static void test_logits_that_are_no_numbers(void **state)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY };
@@ -561,7 +568,7 @@ static void test_logits_that_are_no_numbers(void **state)
     assert_int_equal(vp_beam_step(beam, logits, next, &err), VP_OK);
     assert_true(vp_beam_sentence_is_done(beam, 0));
     assert_int_equal(next[1].token, 2);
-    /* The first sentence is done and stays in its row. */
+    /* The first sentence is done; its row is kept and not read any more. */
     logits[0] = NAN;
     assert_int_equal(vp_beam_step(beam, logits, next, &err), VP_OK);
     assert_int_equal(next[0].parent, 0);
@@ -584,7 +591,8 @@ static const struct vp_beam_options valid = {
     .forced_bos = 5,
 };
 
-/* `text`: how the message begins. */
+/* Fails unless the options are refused because of `fields`, with a message that
+ * begins with `text`. */
 static void check_refused(const struct vp_beam_options *options,
                           const char *fields, const char *text)
 {
@@ -635,7 +643,7 @@ static void test_lengths_that_are_refused(void **state)
     (void)state;
     assert_int_equal(vp_beam_create(&options, 0, one, &beam, &err),
                      VP_ERR_INVALID);
-    /* fairseq: one token, then EOS. */
+    /* fairseq needs at least one token before EOS. */
     assert_int_equal(vp_beam_create(&options, 2, one, &beam, &err),
                      VP_ERR_INVALID);
     assert_string_equal(err.text,

@@ -1,4 +1,5 @@
-/* BLEU equals sacreBLEU: reference values, its words, and random corpora. */
+/* BLEU equals sacreBLEU: literal scores, its tokenization, and random
+ * corpora. */
 #include "decode/bleu.h"
 
 #include "lib/golden.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The last digits may differ with the mathematical library. */
+/* The last digits may differ between implementations of libm. */
 static void check_bleu(double got, double want)
 {
     if (fabs(got - want) > 1e-12 * (1.0 + want))
@@ -81,7 +82,7 @@ static void test_the_line(void **state)
                         "ratio = 0.833 hyp_len = 5 ref_len = 6)");
 }
 
-/* The longest line fits. */
+/* The longest line fits into VP_BLEU_TEXT bytes. */
 static void test_a_line_of_large_numbers(void **state)
 {
     struct vp_bleu_counts counts = { .n_matches = { 1, 1, 1, 1 },
@@ -117,13 +118,13 @@ static void test_words_of_13a(void **state)
     check_words("semi-\nfinal\nwon -\n", "semifinal won -");
     check_words("", "");
     check_words(" \t\xC2\xA0 ", "");
-    /* A line that ends inside a character, as it must not. */
+    /* Not UTF-8: the line ends inside a character. */
     check_words("a\xE2\x80", "a\xE2\x80");
     check_words("a\xC2", "a\xC2");
 }
 
-/* Of references as close, the shorter one; counts are clipped by the reference
- * with the most. */
+/* The shorter of two references equally close in length counts, and matches are
+ * clipped by the reference with the most. */
 static void test_several_references(void **state)
 {
     const char *references[] = { "a a x y z", "a a a", "b" };
@@ -140,9 +141,9 @@ static void test_several_references(void **state)
     assert_int_equal(counts.n_total[3], 1);
 }
 
-/* ---- sacrebleu ----------------------------------------------------------- */
+/* ---- Stored corpora of sacreBLEU ----------------------------------------- */
 
-/* Fields of the file, one after the other. */
+/* Reads the zero-terminated fields of the file in order. */
 struct reader {
     const char *at, *end;
 };

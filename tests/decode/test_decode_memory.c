@@ -1,4 +1,4 @@
-/* src/decode reports a failing allocation at every call and leaks nothing;
+/* src/decode reports a failed allocation at every place and leaks nothing;
  * sampling an id and a step of beam search allocate nothing. */
 #include "decode/beam.h"
 #include "decode/bleu.h"
@@ -14,7 +14,8 @@
 static int n_left = -1; /* allocations before the one that fails; -1: none */
 static int n_allocations;
 
-/* One fails, and those that follow succeed: what failed must be remembered. */
+/* Only one allocation fails and later ones succeed, so that code which forgets
+ * the failure is caught. */
 static bool is_refused(void)
 {
     n_allocations++;
@@ -47,7 +48,7 @@ enum { N_IDS = 4, N_BEAMS = 2 };
 
 static enum vp_status make_beam(struct vp_beam **beam_out, struct vp_err *err)
 {
-    /* Most of it does not fit into one chunk of an arena. */
+    /* Larger than one chunk of an arena. */
     static const int max_tokens[] = { 3, 100000 };
     struct vp_beam_options options = vp_beam_defaults(VP_BEAM_HF);
 
@@ -79,7 +80,7 @@ static void test_beam_without_memory(void **state)
     vp_beam_free(beam);
 }
 
-/* Each allocation of vp_bleu_add() fails once. Returns how many there are. */
+/* Lets each allocation of vp_bleu_add() fail once. Returns their number. */
 static int fail_bleu(const char *hypothesis, const char *const *references,
                      int n_references)
 {
@@ -100,8 +101,8 @@ static int fail_bleu(const char *hypothesis, const char *const *references,
     }
 }
 
-/* In the second case the words take 1023 bytes, so that only the last '\n' needs
- * more than the first KiB of their buffer. */
+/* In the second case the words take 1023 bytes, so that only the last '\n'
+ * makes their buffer of 1 KiB grow. */
 static void test_bleu_without_memory(void **state)
 {
     const char *references[] = { "a b, c &amp; d e f", "a b c d e" };

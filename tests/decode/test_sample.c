@@ -1,5 +1,5 @@
-/* Sampling keeps the ids that transformers' filters keep, follows a literal
- * table for every rule, and has the exact frequencies. */
+/* Sampling keeps the same ids as the filters of transformers, obeys each rule
+ * in a table of literal cases, and draws with the exact probabilities. */
 #include "decode/sample.h"
 
 #include "lib/golden.h"
@@ -15,7 +15,8 @@ static const struct vp_sample_options plain = {
     .repetition_penalty = 1.0, .temperature = 1.0, .top_k = 0, .top_p = 1.0
 };
 
-/* Candidates in memory of exactly their size. The caller frees them. */
+/* Returns the candidates in a buffer of exactly n_ids entries, so that a
+ * sanitizer sees an overrun. The caller frees it. */
 static struct vp_sample_candidate *filter(
     const struct vp_sample_options *options, const float *logits, int n_ids,
     const int32_t *history, int n_history, int *n_out)
@@ -34,7 +35,7 @@ static struct vp_sample_candidate *filter(
     return out;
 }
 
-/* ---- Against transformers ------------------------------------------------ */
+/* ---- Comparison with transformers ---------------------------------------- */
 
 static void check_order(const struct vp_sample_candidate *got, int n)
 {
@@ -44,8 +45,8 @@ static void check_order(const struct vp_sample_candidate *got, int n)
             (got[i - 1].score == got[i].score && got[i - 1].id < got[i].id));
 }
 
-/* The stored probabilities are made of scores in float: 1e-5 of a probability
- * is what a rounded score of about 20 changes. */
+/* The stored probabilities were computed from scores in float. Rounding a score
+ * of about 20 changes a probability by up to 1e-5. */
 static void check_case(const struct golden *gold, int number)
 {
     char name[32];
@@ -101,7 +102,7 @@ static void test_filtered_sets_are_those_of_transformers(void **state)
     golden_close(gold);
 }
 
-/* ---- Literal tables ------------------------------------------------------ */
+/* ---- A table of literal cases -------------------------------------------- */
 
 enum { MOST = 6 };
 static const struct table {
@@ -203,7 +204,8 @@ static const struct table {
       0,
       { 1 },
       1 },
-    /* Alone 0.5 would keep two of five; of the two best it keeps one. */
+    /* top-p 0.5 alone would keep more than one of the five ids; of the two that
+     * top-k leaves it keeps one. */
     { "top-p counts what top-k left",
       { 1.0, 1.0, 2, 0.5 },
       { 0, 0.5f, 0.25f, 0, 0 },
@@ -212,7 +214,7 @@ static const struct table {
       0,
       { 1 },
       1 },
-    /* At temperature 1 the first has 0.73, at 4 only 0.56. */
+    /* The first id has probability 0.73 at temperature 1, and 0.56 at 4. */
     { "top-p counts after the temperature",
       { 1.0, 4.0, 0, 0.6 },
       { 1, 0 },
@@ -255,7 +257,8 @@ static void test_rules_one_by_one(void **state)
     }
 }
 
-/* Ids on both sides of the vocabulary touch nothing there. */
+/* History ids just below and above the vocabulary change no score and touch no
+ * memory beside the buffers. */
 static void test_ids_outside_of_the_vocabulary(void **state)
 {
     static const float logits[4] = { 8, 1, 2, 8 };
@@ -276,7 +279,7 @@ static void test_ids_outside_of_the_vocabulary(void **state)
     assert_true(work[1].score == 1.0f && work[2].score == 2.0f);
 }
 
-/* exp() of the logits would be infinite, or 0 for all. */
+/* exp() of these logits overflows, or is 0 for all of them. */
 static void test_large_logits(void **state)
 {
     static const float at[] = { -3e38f, -1e4f, 1e4f, 3e38f };
@@ -294,10 +297,10 @@ static void test_large_logits(void **state)
     }
 }
 
-/* ---- Draws --------------------------------------------------------------- */
+/* ---- Random draws -------------------------------------------------------- */
 
-/* N equal probabilities: the draw is the product of N and a number that Python
- * computed. */
+/* With N equal probabilities the drawn id is the integer part of N * u.
+ * make_sample.py computed it from the same key. */
 static void test_draws_are_philox_of_their_names(void **state)
 {
     static const uint64_t seeds[] = { 0, 5, (UINT64_C(1) << 63) + 12345 };
@@ -326,8 +329,8 @@ static void test_draws_are_philox_of_their_names(void **state)
     golden_close(gold);
 }
 
-/* Pearson's statistic of N_DRAWS draws along one part of the key; the others
- * stay. */
+/* Returns Pearson's statistic of N_DRAWS draws that vary one part of the key: 0
+ * the seed, 1 the sequence, 2 the position. */
 enum { N_DRAWS = 40000 };
 
 static double chi_square(const struct vp_sample_options *options,
@@ -361,14 +364,14 @@ static double chi_square(const struct vp_sample_options *options,
     return sum;
 }
 
-/* Logits are logarithms of 1, 2, 4, 8, 5. The limits are exceeded by one in a
- * thousand of right generators (chi square with 4 and with 2 degrees); the seeds
- * are fixed, so the test either fails always or never. */
+/* The logits are the logarithms of 1, 2, 4, 8 and 5. The limits are the 99.9 %
+ * quantiles of chi square with 4 and 2 degrees of freedom. The keys are fixed,
+ * so the result never changes. */
 static void test_frequencies_are_the_probabilities(void **state)
 {
     static const double weight[] = { 1, 2, 4, 8, 5 };
     static const double all[] = { 0.05, 0.1, 0.2, 0.4, 0.25 };
-    /* Temperature 0.5 squares the weights, and three stay. */
+    /* Temperature 0.5 squares the weights, and top-k leaves three. */
     static const double three[] = { 0, 0, 16.0 / 105, 64.0 / 105, 25.0 / 105 };
     struct vp_sample_options options = plain;
     float logits[5];
@@ -384,9 +387,9 @@ static void test_frequencies_are_the_probabilities(void **state)
         assert_true(chi_square(&options, logits, three, 5, part) < 13.82);
 }
 
-/* The most likely id is the first candidate, also among equal logits, wherever it
- * is and whatever the size of the vocabulary; a logit that is no number is found
- * anywhere. */
+/* Greedy sampling returns the first of the largest logits, at any position and
+ * for any size of the vocabulary. A logit that is not finite is found at any
+ * position. */
 static void test_most_likely_id(void **state)
 {
     enum { LARGEST = 70 };
@@ -418,7 +421,7 @@ static void test_most_likely_id(void **state)
         }
 }
 
-/* ---- Mistakes ------------------------------------------------------------ */
+/* ---- Refused logits and options ------------------------------------------ */
 
 static void test_logits_that_are_no_numbers(void **state)
 {

@@ -1,5 +1,6 @@
-/* What any bytes taken for a CHID file must lead to: one line with file and
- * offset, or batches. For fuzz_chid.c and test_chid.c. */
+/* Contract of the CHID reader for arbitrary bytes: it refuses them with one
+ * line that names the file, or gives valid batches. Shared by fuzz_chid.c and
+ * test_chid.c. */
 #ifndef VP_TESTS_FUZZ_CHID_INPUT_H
 #define VP_TESTS_FUZZ_CHID_INPUT_H
 

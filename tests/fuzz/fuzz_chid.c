@@ -1,4 +1,4 @@
-/* libFuzzer: any bytes as a CHID file. */
+/* libFuzzer target: reads any bytes as a CHID file. */
 #include "chid_input.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* libFuzzer: any bytes as text, for the tokenizers of tests/golden. Encoding
- * twice gives the same ids, by the cache or not; byte-level BPE without a
- * normalizer gives the text back. */
+/* libFuzzer target: encodes any bytes with the tokenizers of tests/golden.
+ * Encoding twice gives the same ids, with a cold and a warm cache; byte-level
+ * BPE without a normalizer decodes to the same text. */
 #include "token_folder.h"
 
 #include "base/utf8.h"
@@ -26,7 +26,7 @@ enum {
 };
 
 static struct vp_tokenizer *tokenizers[N_KINDS];
-static struct vp_encoder *encoders[N_KINDS]; /* caches grow old */
+static struct vp_encoder *encoders[N_KINDS]; /* caches stay */
 
 static void expect_text(const struct vp_tokenizer *tokenizer,
                         const struct vp_ids *ids, const uint8_t *bytes,

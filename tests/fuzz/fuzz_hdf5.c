@@ -1,7 +1,7 @@
-/* Fuzzing of HDF5 shards. */
+/* libFuzzer target: reads any bytes as an HDF5 shard. */
 #include "shard_input.h"
 
-/* libhdf5 loses some memory when it gives up on a damaged file. */
+/* libhdf5 leaks some memory when it gives up on a damaged file. */
 const char *__lsan_default_suppressions(void);
 
 const char *__lsan_default_suppressions(void)

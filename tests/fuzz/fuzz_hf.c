@@ -1,6 +1,6 @@
-/* libFuzzer: any bytes as model.safetensors.index.json and as config.json of a
- * Hugging Face folder with sound tensors. Each is refused with one line, or
- * agrees with itself. Runs in the root of the sources. */
+/* libFuzzer target: reads any bytes as model.safetensors.index.json, and as
+ * config.json of a Hugging Face folder with valid tensors. Each is refused with
+ * one line or is consistent. Runs in the root of the sources. */
 #include "hf/folder.h"
 #include "hf/index.h"
 

@@ -1,4 +1,5 @@
-/* libFuzzer: any bytes as a plan and as a placement. */
+/* libFuzzer target: reads any bytes as a plan file and as a placement. Each is
+ * refused with a remedy, or all values are in their ranges. */
 #include "base/json.h"
 #include "config/placement.h"
 #include "config/plan_file.h"

@@ -1,5 +1,6 @@
-/* libFuzzer: any bytes as the manifest of a checkpoint, with a checksum that is
- * right: what is in it is either refused in one line or could be a run's. */
+/* libFuzzer target: reads any bytes as the manifest of a checkpoint with a
+ * valid checksum. Its content is refused with one line, or describes a possible
+ * state of a run. */
 #include "ckpt/manifest.h"
 #include "run/checkpoint_facts.h"
 
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* libxxhash has it; its header belongs to src/ckpt. */
+/* Declared here because only src/ckpt may include the header of libxxhash. */
 uint64_t XXH3_64bits(const void *bytes, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,5 +1,6 @@
-/* libFuzzer: any bytes as merges.txt, beside a small vocab.json; or, with a byte
- * FF between them, as vocab.json and merges.txt. */
+/* libFuzzer target: reads any bytes as merges.txt beside a small vocab.json. If
+ * the input has a byte 0xFF, the part before it is vocab.json and the part
+ * after it merges.txt. */
 #include "token_folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);

@@ -1,5 +1,5 @@
-/* libFuzzer: any bytes as sentences of Megatron-LM. The first two bytes say how
- * many bytes are the index; the rest is the .bin. */
+/* libFuzzer target: reads any bytes as sentences of Megatron-LM. The first two
+ * bytes are the length of the index, which follows; the rest is the .bin. */
 #include "packed_input.h"
 
 #include <sys/stat.h>

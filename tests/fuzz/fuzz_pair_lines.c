@@ -1,5 +1,5 @@
-/* libFuzzer: any bytes as parallel text that is read line by line, two files,
- * .tsv and .jsonl, and as text that is cut into sentences. */
+/* libFuzzer target: reads any bytes line by line as parallel text (two files,
+ * .tsv and .jsonl), and splits them into sentences. */
 #include "base/utf8.h"
 #include "data/bert/sentences.h"
 #include "data/pairs/pair_reader.h"
@@ -40,7 +40,8 @@ static void read_pairs(const char *const *paths, int n_paths, bool replace)
         VP_BUG_ON(!strstr(err.text, "; ") || strchr(err.text, '\n'));
 }
 
-/* Sentences follow each other, and only white space is between them. */
+/* Splits a text: sentences are in order, and only white space is between
+ * them. */
 static void cut(const char *text, size_t n, enum vp_sentence_style style)
 {
     size_t at = 0, begin, end, before = 0;

@@ -1,5 +1,5 @@
-/* libFuzzer: any bytes as a dictionary of fairseq, as columns with a tab, and as
- * lines of JSON with two languages. */
+/* libFuzzer target: reads any bytes as a dictionary of fairseq, as a .tsv of
+ * two columns, and as lines of JSON with two languages. */
 #include "data/data.h"
 #include "data/tokens/dict.h"
 

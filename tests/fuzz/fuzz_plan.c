@@ -1,5 +1,5 @@
-/* libFuzzer: any bytes as a plan. What is taken prints as text that reads as the
- * same plan. */
+/* libFuzzer target: reads any bytes as a plan. An accepted plan is printed as
+ * text that parses to the same plan. */
 #include "plan/plan_json.h"
 
 #include <stdint.h>

@@ -1,5 +1,6 @@
-/* libFuzzer: any bytes as a safetensors file. The header parser must refuse or
- * hand out tensors that tile the data. */
+/* libFuzzer target: reads any bytes as a safetensors file. The header parser
+ * must refuse them, or return tensors that cover the data without gaps or
+ * overlap. */
 #include "ckpt/safetensors.h"
 
 #include <stdlib.h>

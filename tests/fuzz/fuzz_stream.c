@@ -1,4 +1,5 @@
-/* libFuzzer: any bytes as compressed text, and as a line of JSON. */
+/* libFuzzer target: reads any bytes as compressed text, and as a line of
+ * JSON. */
 #include "base/utf8.h"
 #include "data/byte_stream.h"
 #include "data/jsonl.h"
@@ -11,7 +12,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-/* Refused with one line, or read to an end; 16 MiB are enough of it. */
+/* Reads a stream up to its end or 16 MiB, unless it is refused with one
+ * line. */
 static void read_stream(const uint8_t *bytes, size_t n)
 {
     static unsigned char out[1 << 16];
@@ -33,7 +35,8 @@ static void read_stream(const uint8_t *bytes, size_t n)
     close(file);
 }
 
-/* What is found is valid UTF-8, and not longer than the line. */
+/* Finds a string in a line of JSON: it is valid UTF-8 and not longer than in
+ * the line. */
 static void read_line(const uint8_t *bytes, size_t n)
 {
     static const char *const keys[] = { "text", "en" };

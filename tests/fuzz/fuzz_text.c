@@ -1,5 +1,6 @@
-/* libFuzzer: any bytes as a text file. It is taken if and only if the slow
- * decoder of the tests finds no fault, and what is read is what it says. */
+/* libFuzzer target: reads any bytes as a text file. The file is accepted if and
+ * only if the slow decoder of the tests finds no fault, and the text read
+ * equals its output. */
 #include "data/foreign.h"
 #include "data/walk.h"
 
@@ -12,8 +13,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-/* What should be read: without a byte order mark, with a last newline. Returns
- * its length. `out` has room for n + 1 bytes. */
+/* Writes the expected text to `out`, which has room for n + 1 bytes: without a
+ * byte order mark, with a newline at the end. Returns its length. */
 static size_t expect(const unsigned char *bytes, size_t n, unsigned char *out)
 {
     if (n >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0) {
@@ -51,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     size_t n_good, n_want;
     char path[32];
 
-    /* What is compressed is the business of fuzz_stream.c. */
+    /* Compressed input is left to fuzz_stream.c. */
     if (n >= 2 && bytes[0] == 0x1F && bytes[1] == 0x8B)
         n = 0;
     if (n >= 4 && ((bytes[0] & 0xF0) == 0x50 || bytes[0] == 0x28) &&

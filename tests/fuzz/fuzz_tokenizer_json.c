@@ -1,4 +1,4 @@
-/* libFuzzer: any bytes as tokenizer.json. */
+/* libFuzzer target: reads any bytes as tokenizer.json. */
 #include "token_folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);

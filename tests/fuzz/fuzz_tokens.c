@@ -1,5 +1,6 @@
-/* libFuzzer: any bytes as token files. The first byte says which format, the
- * next two how many bytes are the index; the rest is the .bin. */
+/* libFuzzer target: reads any bytes as token files. The first byte selects the
+ * format, the next two are the length of the index, which follows; the rest is
+ * the .bin. */
 #include "token_input.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-/* libFuzzer: any bytes as vocab.txt. */
+/* libFuzzer target: reads any bytes as vocab.txt. */
 #include "token_folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);

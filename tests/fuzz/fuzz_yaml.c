@@ -1,5 +1,5 @@
-/* libFuzzer: any bytes as a configuration. What is refused has one line; what
- * is taken explains itself in words that are taken again. */
+/* libFuzzer target: reads any bytes as a configuration. It is refused with one
+ * printable line, or its explanation is itself an accepted configuration. */
 #include "base/yaml.h"
 #include "config/config.h"
 #include "config/load.h"

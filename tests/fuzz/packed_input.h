@@ -1,6 +1,6 @@
-/* What any bytes taken for sentences of Megatron-LM must lead to: they are
- * refused with one line that names a file, or give samples that BERT can be
- * trained on. For fuzz_packed.c and test_packed.c. */
+/* Contract of the reader of Megatron-LM sentences for arbitrary bytes: it
+ * refuses them with one line, or gives samples that BERT can be trained on.
+ * Shared by fuzz_packed.c and test_packed.c. */
 #ifndef VP_TESTS_FUZZ_PACKED_INPUT_H
 #define VP_TESTS_FUZZ_PACKED_INPUT_H
 
@@ -35,7 +35,7 @@ static struct vp_data_config packed_config(const char *path)
                                     .n_dims = 2 };
 }
 
-/* One row: [CLS] A [SEP] B [SEP], padding. */
+/* Checks one row: [CLS] A [SEP] B [SEP], then padding. */
 static inline void packed_check_row(const struct vp_batch *batch, int64_t row)
 {
     const int32_t *ids = batch->array[VP_ROLE_TOKENS] + row * PACKED_SEQ;

@@ -1,6 +1,6 @@
-/* What any bytes taken for an HDF5 shard must lead to: they are refused with
- * one line, or give samples that a model can be trained on. For fuzz_hdf5.c and
- * test_hdf5.c. */
+/* Contract of the reader of HDF5 shards for arbitrary bytes: it refuses them
+ * with one line, or gives samples that a model can be trained on. Shared by
+ * fuzz_hdf5.c and test_hdf5.c. */
 #ifndef VP_TESTS_FUZZ_SHARD_INPUT_H
 #define VP_TESTS_FUZZ_SHARD_INPUT_H
 
@@ -26,7 +26,7 @@ static enum vp_status fuzz_open(const struct vp_data_config *config,
     return vp_hdf5_open(config, &fuzz_options, source, err);
 }
 
-/* What models rely on. */
+/* Checks the ranges of ids, masks and labels that models rely on. */
 static void fuzz_check(const struct vp_batch *batch)
 {
     const struct vp_dims *dims = &fuzz_dims[batch->bucket];
@@ -53,7 +53,7 @@ static void fuzz_check_line(const struct vp_err *err)
     VP_BUG_ON(!strstr(err->text, "; ") || strchr(err->text, '\n'));
 }
 
-/* Status of the first thing that failed. */
+/* Reads up to FUZZ_BATCHES batches. Returns the first error. */
 static enum vp_status fuzz_read(struct vp_data *data, struct vp_err *err)
 {
     int64_t n = vp_data_info(data)->n_batches;

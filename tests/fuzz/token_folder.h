@@ -1,4 +1,4 @@
-/* A folder in memory where fuzzers put files of a tokenizer. */
+/* A folder in memory where fuzzers write the files of a tokenizer. */
 #ifndef VP_TESTS_FUZZ_TOKEN_FOLDER_H
 #define VP_TESTS_FUZZ_TOKEN_FOLDER_H
 
@@ -27,7 +27,8 @@ static inline void token_folder_write(const char *name, const void *bytes,
     VP_BUG_ON(!file || fwrite(bytes, 1, n, file) != n || fclose(file) != 0);
 }
 
-/* What any tokenizer must do: encode, and decode what it encoded. */
+/* Encodes a text and decodes the ids, which every tokenizer that opens must be
+ * able to do. */
 static inline void token_folder_use(const struct vp_tokenizer *tokenizer)
 {
     static const char text[] = "It's a t\xC3\xA9st, \xE4\xBD\xA0 [MASK] 1234"
@@ -50,7 +51,8 @@ static inline void token_folder_use(const struct vp_tokenizer *tokenizer)
     vp_encoder_free(encoder);
 }
 
-/* Opens what was written: it is refused with one line, or works. */
+/* Opens the folder: the files are refused with one line, or the tokenizer
+ * works. */
 static inline void token_folder_try(void)
 {
     struct vp_err err = { .text = "" };

@@ -1,6 +1,6 @@
-/* What any bytes taken for token files must lead to: they are refused with one
- * line that names a file, or give batches that a model can be trained on. For
- * fuzz_tokens.c and test_tokens.c. */
+/* Contract of the readers of token files for arbitrary bytes: they refuse them
+ * with one line that names a file, or give batches that a model can be trained
+ * on. Shared by fuzz_tokens.c and test_tokens.c. */
 #ifndef VP_TESTS_FUZZ_TOKEN_INPUT_H
 #define VP_TESTS_FUZZ_TOKEN_INPUT_H
 
@@ -60,7 +60,7 @@ static enum vp_status token_fuzz_read(const char *path,
     vp_data_close(data);
     if (st != VP_OK) {
         VP_BUG_ON(!strstr(err->text, "; ") || strchr(err->text, '\n'));
-        /* The index, or the .bin beside it. */
+        /* The message names the index or the .bin beside it. */
         snprintf(stem, sizeof(stem), "%.*s", (int)strlen(path) - 3, path);
         VP_BUG_ON(!strstr(err->text, stem));
     }

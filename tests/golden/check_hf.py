@@ -1,11 +1,11 @@
-"""Loads what vpipe exported with transformers and compares logits.
+"""Loads folders that vpipe exported with transformers, and compares logits.
 
     python tests/golden/check_hf.py EXPORT[=REFERENCE]...
 
 EXPORT is a folder of vpipe export: it must load without missing or unexpected
-tensors. REFERENCE is the folder that it was imported from: the logits must be
-equal, to the last bit, as the weights are. A tokenizer must load, too, and give
-the same ids.
+tensors. REFERENCE is the folder that it was imported from: the weights are equal,
+so the logits must be equal to the last bit. A tokenizer, if there is one, must load
+and give the same ids.
 """
 
 import os
@@ -36,7 +36,7 @@ def logits(model):
 
 
 def encode(path):
-    """Ids of a text; None if the folder has no tokenizer."""
+    """Returns the ids of a text, or None if the folder has no tokenizer."""
     files = "tokenizer.json", "vocab.txt", "vocab.json"
     if not any(os.path.exists(os.path.join(path, f)) for f in files):
         return None

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Looks at shards of `vpipe data bert` without vpipe's code.
+"""Checks shards of `vpipe data bert` with h5py, without code of vpipe.
 
     python3 tests/golden/check_shards.py vocab.txt SHARD.hdf5...   (needs h5py)
 
-Data sets and their types are NVIDIA's, rows are [CLS] A [SEP] B [SEP] with
-padding behind, positions ascend and name text tokens, 80 % of them are hidden
-and 10 % kept, and second parts are random in about half of the rows or more.
+Data sets have the names and types of NVIDIA's, rows are [CLS] A [SEP] B [SEP]
+and padding, masked positions ascend and are those of text tokens, of which 80 %
+are replaced by [MASK] and 10 % kept, and the second part is random in about half
+of the rows or more.
 """
 import sys
 

@@ -1,5 +1,5 @@
-"""check_tensorboard.py RUN: TensorBoard's own reader sees in the event files of a
-run what metrics.jsonl says: each number once for each step, as float32."""
+"""check_tensorboard.py RUN: the event files of a run, read by TensorBoard itself,
+hold the values of metrics.jsonl: each number once for each step, as float32."""
 import json
 import math
 import struct
@@ -23,13 +23,13 @@ TAGS = {
     "bubble": ("time/bubble_ratio", 1.0),
     "memory": ("memory", 1.0),
 }
-# With 17 digits in metrics.jsonl, or whole; the others have 6.
+# Written to metrics.jsonl with 17 digits or as integers; the others have 6 digits.
 EXACT = {"loss", "eval_loss", "grad_norm", "memory", "epoch", "minibatch"}
 SIX_DIGITS = 5e-6 + 2 * 2 ** -24  # half a digit, and both rounded to floats
 
 
 def expected(path):
-    """{tag: {step: (value, exact)}} of metrics.jsonl."""
+    """Returns {tag: {step: (value, exact)}} of metrics.jsonl."""
     out = {}
     for line in open(path):
         row = json.loads(line)
@@ -55,7 +55,7 @@ def main():
     got = {tag: [(e.step, e.value) for e in reader.Scalars(tag)]
            for tag in reader.Tags()["scalars"]}
     assert set(got) == set(want), set(got) ^ set(want)
-    # A run that was saved before an evaluation makes it again, with equal bits.
+    # A run resumed from before an evaluation repeats it, with equal bits.
     got["loss/held_out"] = sorted(set(got["loss/held_out"]))
     for tag, steps in want.items():
         assert [s for s, _ in got[tag]] == sorted(steps), f"steps of {tag}"

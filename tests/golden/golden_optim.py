@@ -18,8 +18,8 @@ from writer import GoldenWriter
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 10
-# The fifth tensor starts at zero, the sixth has no gradient: where LAMB's
-# trust ratio has a norm of 0.
+# The fifth tensor starts at zero and the sixth has no gradient, so that a norm in
+# LAMB's trust ratio is 0.
 SIZES = [1, 3, 17, 300, 5, 7]
 ZERO_WEIGHT, ZERO_GRAD = 4, 5
 DECAY = [1, 0, 0, 1, 1, 0]
@@ -37,7 +37,7 @@ CASES = {
 
 
 def f32(x):
-    """What a C float holds, as a Python number."""
+    """Rounds to a C float. Returns a Python number."""
     return float(np.float32(x))
 
 

@@ -2,12 +2,13 @@
 
     python tests/golden/make_beam.py
 
-The logits of the toy model are a hash of the tokens before, made of integers
-only, so that tests/decode/test_beam.c has the same ones. search() reads both rules
-literally: it sorts all continuations and keeps whole sentences. For the rule
-"hf", `generate` of transformers must find the same ids and scores with the same
-model. Searches in which a decision is closer than MARGIN are left out, as
-transformers adds in float32. make_translate.py uses search() with a real model.
+The logits of the toy model are a hash of the preceding tokens in integer
+arithmetic, so that tests/decode/test_beam.c computes the same ones. search() is a
+plain implementation of both rules: it sorts all continuations and keeps whole
+sentences. For the rule "hf", `generate` of transformers must find the same ids and
+scores with the same model. Searches in which a decision is closer than MARGIN are
+left out, as transformers adds in float32. make_translate.py uses search() with a
+real model.
 
 A group of searches with the same options:
 
@@ -31,7 +32,7 @@ MARGIN = 1e-3
 N_IDS = 24
 PAD, UNK, BOS = 1, 3, 5
 EOS = [2, 7]
-FILL = 999  # no id of the vocabulary: behind the end of a sentence
+FILL = 999  # padding after the end of a sentence; not in the vocabulary
 N_SENTENCES = 3
 STOPS = {"no_gain": False, "full": True, "never": "never"}
 
@@ -40,7 +41,7 @@ STOPS = {"no_gain": False, "full": True, "never": "never"}
 
 
 def toy_logits(tokens, eos, eos_bias):
-    """Multiples of 1/512 from 0 to 8; those of `eos` are higher by eos_bias."""
+    """Returns multiples of 1/512 from 0 to 8, plus eos_bias for the ids of `eos`."""
     state = 0xCBF29CE484222325
     for token in tokens:
         state = (state ^ token) * 0x100000001B3 & M64
@@ -77,11 +78,11 @@ class ToyModel(PreTrainedModel, GenerationMixin):
         return CausalLMOutput(logits=torch.tensor(rows)[:, None])
 
 
-# ---- The rules, literally ----------------------------------------------------
+# ---- A plain implementation of both rules ------------------------------------
 
 
 class Margin:
-    """The closest decision so far."""
+    """Smallest difference that decided the search so far."""
 
     def __init__(self):
         self.least = math.inf
@@ -92,7 +93,7 @@ class Margin:
 
 
 def log_probs(o, logits, n_generated, max_tokens):
-    """Log-probabilities of the next token, after all that is forced."""
+    """Returns log-probabilities of the next token, with forced ids applied."""
     eos = o["eos"]
     norm = math.log(sum(math.exp(x) for x in logits))
     out = [x - norm for x in logits]
@@ -131,9 +132,9 @@ def is_over(o, results, running, n_tokens, max_tokens, margin):
 
 
 def search(o, next_logits, max_tokens):
-    """([(score, ids)] with the best first, the closest decision).
+    """Returns [(score, ids)], the best first, and the closest decision.
 
-    next_logits(ids): those that follow the generated `ids`."""
+    next_logits(ids) returns the logits after the generated `ids`."""
     beams, eos = o["beams"], o["eos"]
     margin = Margin()
     running = [(0.0, [])]
@@ -173,7 +174,7 @@ def search(o, next_logits, max_tokens):
 
 
 def cut(ids):
-    """Generated ids: no prompt, nothing behind the end."""
+    """Returns the generated ids, without the prompt and the padding."""
     ids = ids[1:]
     return ids[:ids.index(FILL)] if FILL in ids else ids
 

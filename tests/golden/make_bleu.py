@@ -1,5 +1,5 @@
-"""Writes bleu.bin: BLEU of random corpora and the words of their lines, as
-sacrebleu has them.
+"""Writes bleu.bin: BLEU scores of random corpora and the words of their lines, by
+sacrebleu.
 
     python tests/golden/make_bleu.py
 
@@ -7,7 +7,7 @@ Fields end with a NUL byte. For each corpus:
 
     "N_SENTENCES N_REFERENCES BLEU MATCHES*4 TOTALS*4 HYP_LEN REF_LEN"
     the line that sacrebleu prints
-    for each sentence: hypothesis, its words with one space between, references
+    for each sentence: hypothesis, its words separated by spaces, references
 """
 
 import os
@@ -35,7 +35,7 @@ def make_line(rng, most):
 
 
 def change(rng, line, share):
-    """`line` with a share of its words replaced, and sometimes cut."""
+    """Returns `line` with a share of its words replaced, sometimes cut."""
     words = line.split(" ")
     for i in range(len(words)):
         if rng.random() < share:

@@ -1,8 +1,8 @@
-"""Writes CHID files as CPM-1-Finetune does, and the batches they give.
+"""Writes CHID files in the format of CPM-1-Finetune, and their batches.
 
     python tests/golden/make_chid.py          (needs numpy)
 
-chid/train.json, chid/dev.json   indented by 4, one number a line
+chid/train.json, chid/dev.json   indented by 4, one number per line
 chid_batches.idx .bin            two epochs of batches: tokens, labels, mask
 """
 
@@ -34,7 +34,7 @@ def main():
         for split, data in ("train", splits["train"]), ("eval", splits["dev"]):
             tokens, labels, mask, rows = [], [], [], []
             for epoch in range(2):
-                # One group of samples, in full batches that are shuffled.
+                # Samples are shuffled, then the full batches, too.
                 n = len(data)
                 order = [sampler.permute(SEED ^ 1 << 40, epoch, n, i) for i in range(n)]
                 full = n // BATCH

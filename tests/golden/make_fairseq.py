@@ -1,14 +1,14 @@
-"""Writes sentence pairs as fairseq-preprocess does, and the batches they give.
+"""Writes sentence pairs in the format of fairseq-preprocess, and their batches.
 
     python tests/golden/make_fairseq.py       (needs numpy)
 
 fairseq/mmap/, fairseq/legacy/     the same pairs with both kinds of index
-fairseq/m<multiple>.idx .bin       two epochs of batches, for both splits: the
-                                   arrays of all batches one after another, each
-                                   shaped for its bucket
+fairseq/m<multiple>.idx .bin       two epochs of batches for both splits: the
+                                   arrays of all batches in order, each with the
+                                   shape of its bucket
 
-Batching after fairseq's batch_by_size_slow and collate (LanguagePairDataset),
-with buckets in place of the longest pair, see by_length.h.
+Batches follow fairseq's batch_by_size_slow and collate (LanguagePairDataset), but
+their shapes are those of buckets instead of the longest pair; see by_length.h.
 """
 
 import os
@@ -27,7 +27,7 @@ EPOCHS = 2
 
 
 def make_pairs(rng, n):
-    """Ids from 4 on; </s> at the end; some pairs fit no bucket."""
+    """Makes pairs of ids from 4 on with </s> at the end; some fit no bucket."""
     out = []
     for _ in range(n):
         n_src = int(rng.integers(0, 18))

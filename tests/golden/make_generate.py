@@ -1,13 +1,14 @@
-"""Writes what tests/system/generate.sh expects, by transformers on the models in logits/.
+"""Writes the results that tests/system/generate.sh expects, computed by transformers
+with the models of logits/.
 
     python tests/golden/make_generate.py   (needs torch, transformers)
 
-Each line of generate.txt is a prompt, the id that ends a text ('none': none does),
+Each line of generate.txt is a prompt, the id that ends a text (or 'none'),
 the options of `vpipe generate` and the new ids, separated by '|'. Greedy, float32;
 only prompts for which the two largest scores of each step, after the repetition
-penalty, differ by more than MARGIN are kept: rounding does not decide.
+penalty, differ by more than MARGIN are kept, so that rounding does not matter.
 
-fill.txt: what `vpipe generate` prints for the gaps of FILL with logits/bert, where
+fill.txt is the output of `vpipe generate` for the masks of FILL with logits/bert, where
 id 4 is [MASK] and id n > 4 is the token that is written n + 5.
 """
 
@@ -42,7 +43,7 @@ def generate(model, prompt, n_new, penalty, end):
 
 
 def is_wanted(ids, n_new, end):
-    """A text that has an end stops there, neither at once nor for its length."""
+    """Returns False if a text with an end id stops at once or only by its length."""
     return end is None or 1 < len(ids) < n_new
 
 

@@ -29,7 +29,7 @@ from writer import GoldenWriter
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 10
-BATCHES = 3  # taken in turn
+BATCHES = 3  # used in turn
 VOCAB = 67
 BATCH = 3
 ADAMW = dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-8)
@@ -68,7 +68,7 @@ def translation(tied):
 
 
 def exact_sinusoids(model):
-    """Replaces the position tables, made in float32, by exact ones."""
+    """Replaces the position tables, computed in float32, by ones in float64."""
     for side in (model.model.encoder, model.model.decoder):
         old = side.embed_positions.weights
         rows, cols = old.shape
@@ -85,7 +85,7 @@ def exact_sinusoids(model):
 
 
 def randomise(model, generator, attention_bias):
-    """Weights far from their symmetric start, exact in float32."""
+    """Sets random weights, exact in float32 and far from their initial symmetry."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
@@ -108,7 +108,7 @@ def randomise(model, generator, attention_bias):
 
 
 def lengths(i, longest):
-    """One full sample, the others shorter."""
+    """Returns the lengths of a batch: one full sample, the others shorter."""
     return [longest, longest - 1 - i % 3, longest - 4 - i % 2]
 
 
@@ -177,7 +177,7 @@ def loss_of(logits, labels, smoothing):
 
 
 def used_parameters(model, attention_bias):
-    """Name -> parameter, tied ones once, those without a gradient not."""
+    """Returns {name: parameter} of those with a gradient; tied ones once."""
     found = {}
     for name, p in model.named_parameters():
         if p.grad is None:

@@ -1,14 +1,14 @@
-"""Writes the HDF5 shards that test_hdf5.c reads, and what is in them.
+"""Writes the HDF5 shards that test_hdf5.c reads, and their samples.
 
     python tests/golden/make_hdf5.py        (needs h5py and numpy)
 
 hdf5/<folder>/*.hdf5   shards in the layout of NVIDIA's BERT data preparation
 hdf5/<folder>.idx .bin the same samples as plain arrays, shards in order of
-                       names; labels as the original's data set class makes
-                       them: a vector of -1, set at the masked positions
+                       names; labels as in the data set class of the original
+                       vPipe: a vector of -1, set at the masked positions
 hdf5/bad/*.h5          shards with one mistake each
 
-Made with h5py 3.16, which writes the same bytes again.
+Made with h5py 3.16, which writes the same bytes in every run.
 """
 
 import os
@@ -24,7 +24,7 @@ CLS, SEP, MASK = 101, 102, 103
 
 
 def make_samples(rng, n, seq=SEQ, pred=PRED):
-    """Rows that differ: two segments, some padding, up to `pred` hidden."""
+    """Makes distinct rows: two segments, some padding, up to `pred` masked tokens."""
     ids = np.zeros((n, seq), np.int64)
     mask = np.zeros((n, seq), np.int64)
     types = np.zeros((n, seq), np.int64)
@@ -38,14 +38,14 @@ def make_samples(rng, n, seq=SEQ, pred=PRED):
         ids[i, half] = ids[i, length - 1] = SEP
         mask[i, :length] = 1
         types[i, half + 1 : length] = 1
-        # Mostly full, at times fewer, none, or not in ascending order.
+        # Mostly `pred` labels, sometimes fewer, none, or not in ascending order.
         k = int(rng.choice([0, 1, 2, pred - 1, pred, pred, pred, pred]))
         where = 1 + rng.permutation(length - 1)[:k]
         if rng.random() < 0.8:
             where.sort()
         positions[i, :k] = where
         labels[i, :k] = ids[i, where]
-        # What follows the first 0 means nothing.
+        # Positions and labels after the first 0 are ignored.
         if k + 1 < pred and rng.random() < 0.5:
             positions[i, k + 1 :] = rng.integers(0, seq, pred - k - 1)
             labels[i, k:] = rng.integers(0, VOCAB, pred - k)
@@ -61,7 +61,7 @@ def make_samples(rng, n, seq=SEQ, pred=PRED):
 
 
 def original_labels(samples):
-    """The rule of the original's pretraining_dataset."""
+    """Returns the labels by the rule of pretraining_dataset in the original vPipe."""
     n, seq = samples["input_ids"].shape
     out = np.full((n, seq), -1, np.int64)
     for i in range(n):
@@ -86,7 +86,7 @@ NVIDIA = {
 
 
 def open_file(path, mode, libver):
-    """libver: "v110" and the like bound the format on both sides."""
+    """Opens a file; libver "v110" etc. is the lowest and the highest format version."""
     highest = "latest" if libver == "earliest" else libver
     return h5py.File(path, mode, libver=(libver, highest))
 
@@ -118,8 +118,7 @@ def gzip(name, array):
 
 
 def write_good(rng):
-    # As NVIDIA writes them, with shards for evaluation; and files that are
-    # none of this.
+    # Shards as NVIDIA writes them, with shards for evaluation.
     samples = make_samples(rng, 70)
     test = make_samples(rng, 13)
     write_shard(f"{HERE}/nvidia/books_training_0.hdf5", samples, options=gzip)
@@ -127,13 +126,13 @@ def write_good(rng):
     write_golden("nvidia", [samples])
     write_golden("nvidia_test", [test])
 
-    # Plain arrays, three uneven shards, one of a single row.
+    # Plain arrays in three shards of different sizes, one with a single row.
     shards = [make_samples(rng, n) for n in (37, 1, 65)]
     for i, shard in enumerate(shards):
         write_shard(f"{HERE}/plain/x_training_{i}.h5", shard)
     write_golden("plain", shards)
 
-    # Two shards with everything else that is legal: small chunks over rows
+    # Shards with everything else that is legal: small chunks over rows
     # and columns, every filter, every width, sign and byte order, the newer
     # file formats, data sets that can grow, attributes.
     def chunked(name, array):
@@ -174,7 +173,7 @@ def write_good(rng):
             file["input_ids"].attrs["unit"] = "token"
     write_golden("mixed", shards)
 
-    # Small chunks of a long data set: a tree of two levels.
+    # Small chunks of a long data set, which need a tree of two levels.
     samples = make_samples(rng, 270, 8, 2)
     write_shard(f"{HERE}/deep/training.h5", samples,
                 options=lambda name, array: {"chunks": (4,) + array.shape[1:]})
@@ -248,7 +247,7 @@ def gzip_growing(name, array):
 
 
 def write_odd_storage(bad, rng):
-    """Legal HDF5 that vpipe does not read, for its own safety or the user's."""
+    """Writes legal HDF5 that vpipe refuses: links, other files, unfinished data."""
     bad("growing", options=gzip_growing)
     for kind in ("virtual", "external", "soft", "compound", "unfinished"):
         libver = "v110" if kind == "virtual" else "earliest"

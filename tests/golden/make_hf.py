@@ -2,12 +2,12 @@
 
     python tests/golden/make_hf.py      (needs torch, transformers, safetensors)
 
-Each is tiny and saved by transformers itself; the ones whose names end in _old
-hold what older versions wrote: names without the model's prefix, gamma and beta,
+Each folder is tiny and saved by transformers itself. Folders named *_old are changed
+to the format of older versions: names without the model's prefix, gamma and beta,
 mask buffers, tied tensors under both names.
 
 finetune/ has a token file as nanoGPT writes it, and the losses of AdamW steps of
-PyTorch from the weights of gpt2/ on the batches that vpipe draws of it.
+PyTorch that start from the weights of gpt2/ and use the batches that vpipe draws.
 """
 
 import json
@@ -38,7 +38,7 @@ ADAMW = dict(lr=1e-2, betas=(0.9, 0.999), eps=1e-8)
 
 
 def randomise(model):
-    """Biases and layer norms, too: an exchange of two tensors must show."""
+    """Randomises all tensors, so that an exchange of two changes the result."""
     for name, p in model.named_parameters():
         norm = p.dim() == 1 and name.endswith("weight")
         p.data = torch.randn_like(p) * 0.2 + (1.0 if norm else 0.0)
@@ -121,7 +121,7 @@ def age_bert(tensors):
 
 
 def write_tokens(folder, n):
-    """Tokens of a small grammar, uint16, as nanoGPT has them."""
+    """Writes tokens of a small grammar as uint16, the format of nanoGPT."""
     os.makedirs(folder, exist_ok=True)
     for split, start in (("train", 1), ("val", 5)):
         tokens = []
@@ -136,7 +136,7 @@ def write_tokens(folder, n):
 
 
 def fine_tune(source, tokens, batch, seed):
-    """The losses of vpipe's own order: windows shuffled anew in each epoch."""
+    """Returns the losses with vpipe's order of windows, shuffled in each epoch."""
     model = GPT2LMHeadModel.from_pretrained(source).double().train()
     decay = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() <= 1]

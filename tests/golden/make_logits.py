@@ -2,13 +2,13 @@
 
     python tests/golden/make_logits.py   (needs torch, transformers, safetensors)
 
-For each kind of model a tiny Hugging Face folder, saved by transformers, with
-logits.safetensors beside it: what transformers computes in float32 for two
-sequences, one of them as long as the model takes, the other short and padded.
+For each kind of model, writes a tiny Hugging Face folder, saved by transformers, with
+logits.safetensors beside it: the logits of transformers in float32 for two sequences,
+one of the greatest length of the model, the other short and padded.
 
     ids, target_ids   I64 [2, length]
     lengths           I64 [2], and target_lengths
-    logits            F32 [2, length, vocabulary]; 0 behind the end
+    logits            F32 [2, length, vocabulary]; 0 after the end
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Writes sentence pairs as text, and the batches they give byte by byte.
+"""Writes sentence pairs as text, and their batches, with bytes as tokens.
 
     python tests/golden/make_parallel.py      (needs numpy)
 
-parallel/two/ names/ tsv/ json/ flat/    the same pairs in five ways
+parallel/two/ names/ tsv/ json/ flat/    the same pairs in five formats
 parallel_batches.idx .bin                two epochs of batches
 """
 

@@ -1,16 +1,16 @@
-"""Writes sample.idx and sample.bin: which ids the logits processors of Hugging
-Face transformers leave to be drawn, and with which probabilities.
+"""Writes sample.idx and sample.bin: the ids that the logits processors of Hugging
+Face transformers keep, with their probabilities.
 
     python tests/golden/make_sample.py
 
 Case i has the tensors i.logits, i.history, i.options (repetition_penalty,
 temperature, top_k, top_p), i.ids (in order) and i.probabilities. Logits are
 multiples of 1/16 in half of the cases, so that many of them are equal. Cases in
-which rounding decides what top-p drops are left out: a border closer than
-MARGIN, or between equal scores, which torch.sort does not keep in order.
+which rounding decides which ids top-p drops are left out: a border closer than
+MARGIN, or between equal scores, whose order torch.sort does not keep.
 
-`draws` has what is drawn of N_DRAWN ids of the same probability, a row for each
-seed of SEEDS and sequence of SEQUENCES, a column for each position.
+`draws` has the ids drawn from N_DRAWN ids of equal probability: a row for each seed
+of SEEDS and sequence of SEQUENCES, a column for each position.
 """
 
 import os
@@ -63,7 +63,9 @@ def processors(penalty, temperature, top_k, top_p):
 
 
 def rounding_decides(before, after, top_p):
-    """`before` and `after`: scores without and with top-p."""
+    """Returns True if rounding could change the result of top-p.
+
+    `before` and `after` are the scores without and with top-p."""
     probabilities = before.double().softmax(-1)[0].sort().values
     sums = probabilities.cumsum(-1)
     if (sums - (1.0 - top_p)).abs().min() < MARGIN:
@@ -87,7 +89,7 @@ def main():
             if n % 2:
                 logits = np.round(16.0 * logits) / 16.0
             logits = torch.tensor(logits, dtype=torch.float32)[None]
-            # Ids occur twice; one is outside of the vocabulary.
+            # Some ids occur twice, and one is outside the vocabulary.
             history = rng.integers(0, n_ids, 12)
             history = np.concatenate([history, history[:4], [n_ids + 3]])
             ids = torch.tensor(history)[None]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes sentences/: an indexed file of Megatron-LM with one sequence for each
-sentence, and what samples of 32 tokens must hold, worked out here on its own.
+sentence, and the expected samples of 32 tokens, computed here independently.
 
     python3 tests/golden/make_sentences.py
 
@@ -58,7 +58,7 @@ def put(name, *parts):
 
 
 def pack(documents):
-    """Sentences fill a sample while they fit; a longer one is cut."""
+    """Packs sentences into samples while they fit; a longer sentence is cut."""
     samples = []
     for d in documents:
         current = []

@@ -1,11 +1,11 @@
-"""Writes text that gzip and zstd compressed, and lines of JSON.
+"""Writes text compressed by gzip and zstd, and lines of JSON.
 
     python tests/golden/make_text.py          (needs zstandard)
 
 text/plain.txt      the text
-text/*.gz *.zst     the same, in several parts
+text/*.gz *.zst     the same text, compressed in several parts
 text/wide.txt.zst   a window of 256 MiB, which is refused
-text/*.jsonl        lines of JSON; lines.txt is what is read from them
+text/*.jsonl        lines of JSON; lines.txt is the text read from them
 """
 
 import gzip

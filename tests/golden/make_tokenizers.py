@@ -1,16 +1,16 @@
-"""Writes the tokenizers of tests/golden/tokenizers, strings, and what Hugging
-Face makes of them.
+"""Writes the tokenizers of tests/golden/tokenizers, strings, and hashes of the ids
+and texts that Hugging Face's tokenizers give for them.
 
     tests/system/manpages.sh fetch TEXT.txt           (Debian's manual pages, 20 MB)
     python tests/golden/make_tokenizers.py TEXT.txt     (needs tokenizers)
 
 tokenizers/<name>/     a tokenizer, trained on TEXT.txt
 tokenizers/strings.bin n, then n times: length, bytes (UTF-8); little-endian u32
-tokenizers/<name>.hash for each string three times 4 bytes: the start of SHA-256
-                       of its ids as u32, with special tokens recognised, and
+tokenizers/<name>.hash for each string the first 4 bytes of three SHA-256 hashes:
+                       of its ids as u32 with special tokens recognised, of those
                        without, and of the text that the first ids decode to
-tokenizers/trained.hash vocabularies that Hugging Face trains on the strings
-tokenizers/text.hash   SHA-256 of what `vpipe data encode` prints for TEXT.txt
+tokenizers/trained.hash hashes of vocabularies that Hugging Face trains on the strings
+tokenizers/text.hash   SHA-256 of the output of `vpipe data encode` for TEXT.txt
 
 Made with tokenizers 0.23.3.
 """
@@ -89,7 +89,7 @@ def byte_level(text, before=None, normalizer=None, **options):
 
 
 def make_tokenizers(text):
-    """Name -> tokenizer, as Hugging Face has it; writes their files."""
+    """Writes the files of all tokenizers. Returns {name: Hugging Face tokenizer}."""
     made = {}
     made["bert"] = bert(text)
     made["bert_cased"] = bert(text, lowercase=False)
@@ -123,7 +123,7 @@ def make_tokenizers(text):
 
 # ---- Strings ----------------------------------------------------------------
 
-# Each differs between simple implementations.
+# Strings that simple implementations often encode wrongly.
 TRICKY = """
 \u0130stanbul|\u039f\u0394\u039f\u03a3|STRA\u1e9eE|so\u00adft|a\u200bb|\ufeffa
 a\u0085b|a\u2028b|a\u3000\u3000b|\U0002b820|\U0002b91f|\U0002b920|\ud55c\uad6d
@@ -140,7 +140,7 @@ x[MASK]a|<|endoftext|>|a<|endoftext|>b|'S|''s|it's's|DON'T|I'll|we'VE|x'\u017f
 
 
 def read_borders():
-    """Code points at both sides of every border of every class."""
+    """Returns the code points on both sides of every border of every class."""
     found = set()
     for line in open(CLASSES):
         if line[0] in "#[\n":
@@ -166,7 +166,7 @@ def make_strings(text):
     out += ["a%cb %c1 %c" % (c, c, c) for c in borders]
     lines = open(text, encoding="utf-8").read().split("\n")
     out += [rng.choice(lines) + "\r\n" + rng.choice(lines) for _ in range(300)]
-    for _ in range(700):  # several classes beside each other
+    for _ in range(700):  # characters of several classes side by side
         kinds = [borders, range(1, 0x250), range(0x300, 0x370), [32, 39, 10]]
         out.append(
             "".join(
@@ -183,7 +183,7 @@ TRAINED = [(300, 0), (1000, 0), (1000, 8), (20000, 0), (20000, 3)]
 
 
 def write_trained(strings):
-    """SHA-256 of vocab.json and merges.txt for sizes and least counts."""
+    """Writes SHA-256 of vocab.json and merges.txt for sizes and smallest counts."""
     lines = ""
     for size, least in TRAINED:
         tokenizer = Tokenizer(models.BPE())

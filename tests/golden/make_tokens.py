@@ -1,16 +1,16 @@
-"""Writes the token files that test_tokens.c reads, and the batches they give.
+"""Writes the token files that test_tokens.c reads, and their batches.
 
     python tests/golden/make_tokens.py        (needs numpy)
 
 tokens/<folder>/    files as the programs of that name write them
 tokens/<folder>.idx .bin
                     two epochs of batches for a causal model: tokens and labels
-                    of all rows, -1 and 0 where a row is padding; `rows` says how
-                    many rows of each batch are samples
+                    of all rows, 0 and -1 in rows that are padding; `rows` has the
+                    number of samples of each batch
 
 The layouts are those of karpathy/llm.c (dev/data/data_common.py), nanoGPT
 (data/*/prepare.py), Megatron-LM (indexed_dataset.py) and fairseq
-(indexed_dataset.py). Same bytes in every run.
+(indexed_dataset.py). The bytes are the same in every run.
 """
 
 import os
@@ -42,7 +42,7 @@ def llmc(path, ids, magic=20240520, version=1, dtype="<u2"):
 
 
 def megatron(path, documents, code, dtype, modes=False):
-    """documents: lists of sequences of ids."""
+    """Writes an indexed file; `documents` are lists of sequences of ids."""
     sequences = [s for d in documents for s in d]
     sizes = np.array([len(s) for s in sequences], "<i4")
     item = np.dtype(dtype).itemsize
@@ -73,7 +73,7 @@ def fairseq(path, sequences, code, dtype):
 
 
 def legacy(path, sequences, code=4, dtype="<i4"):
-    """fairseq's old index: offsets in elements, ids are stored plus 1."""
+    """Writes fairseq's old index: offsets in elements, ids stored plus 1."""
     sizes = np.array([len(s) for s in sequences], "<i8")
     n = len(sizes)
     put(
@@ -88,7 +88,7 @@ def legacy(path, sequences, code=4, dtype="<i4"):
 
 
 def windows(shards):
-    """SEQ + 1 tokens, which overlap by one and do not cross shards."""
+    """Returns windows of SEQ + 1 tokens that overlap by one, within each shard."""
     return [
         s[i : i + SEQ + 1]
         for s in shards
@@ -97,7 +97,7 @@ def windows(shards):
 
 
 def expect(name, train, valid=None, epochs=EPOCHS):
-    """The batches of both splits; `valid` None: every tenth window."""
+    """Writes the batches of both splits; valid=None holds out every tenth window."""
     with GoldenWriter(os.path.join(HERE, name)) as out:
         for split in "train", "eval":
             rows = windows(train if valid is None or split == "train" else valid)
@@ -155,14 +155,14 @@ def main():
     put("nanogpt/meta.pkl", b"\x80\x04\x95")
     expect("nanogpt", [a], [v])
 
-    # Megatron-LM: documents of one or more sequences, ends in the data.
+    # Megatron-LM: documents of one or more sequences.
     sequences = cut_documents(rng, ids(500), 12)
     documents = cut_documents(rng, np.arange(len(sequences)), 3)
     documents = [[sequences[i] for i in d] for d in documents]
     megatron("megatron/my_text_document", documents, 8, "<u2")
     flat = np.concatenate(sequences)
     expect("megatron", [flat])
-    # The same with an end behind every document.
+    # The same with an end token after every document.
     ended = [np.append(np.concatenate(d), 50256) for d in documents]
     expect("megatron_ends", [np.concatenate(ended)])
     # A large vocabulary, and a column of modes.
@@ -182,7 +182,7 @@ def main():
 
 
 def write_seeds():
-    """First inputs of fuzz_tokens.c: kind, bytes of the index, index, ids."""
+    """Writes seed inputs of fuzz_tokens.c: kind, length of the index, index, ids."""
     for number, (kind, name, indexed) in enumerate(
         [
             (2, "llmc/tiny_val_000000", False),

@@ -1,16 +1,17 @@
-"""Writes what tests/run/test_translate.c and tests/system/translate.sh expect.
+"""Writes the model and results of tests/run/test_translate.c and
+tests/system/translate.sh.
 
     python tests/golden/make_translate.py   (needs torch, transformers)
 
-translate/m2m is a tiny M2M100 that has learnt, for a few steps, to write a
-sentence backwards: its translations have several lengths, and most end with EOS.
+translate/m2m is a tiny M2M100 that was trained for a few steps to write a sentence
+backwards: its translations have several lengths, and most end with EOS.
 
 Each line of translate.txt is a search with that model in float32: rule,
 early_stopping, beams, length penalty, most tokens, forced first token (-1: none),
-ids of the source and the best result's ids, separated by '|'. All are found by
-search() of make_beam.py, a literal reading of both rules; those of the rule "hf" by
-generate() of transformers as well. Searches in which a decision is closer than
-MARGIN are left out: rounding does not decide.
+ids of the source and the best result's ids, separated by '|'. search() of
+make_beam.py, a plain implementation of both rules, finds all of them; for the rule
+"hf", generate() of transformers finds the same. Searches in which a decision is closer
+than MARGIN are left out, so that rounding does not matter.
 """
 
 import os
@@ -51,7 +52,7 @@ def make_model():
 
 
 def train(model):
-    """Sentences of one length in a batch: nothing is padded."""
+    """Trains on batches of sentences of equal length, so that nothing is padded."""
     draw = random.Random(5)
     optim = torch.optim.Adam(model.parameters(), lr=4e-3)
     for _ in range(STEPS):
@@ -144,7 +145,7 @@ def main():
             for rule in ("hf", "fairseq"):
                 o = draw_options(draw, rule, beams)
                 write_group(out, model, draw, o, 1, 9, draw.choice([4, 8, 14]))
-        # Beyond the length of the shortest program, 32.
+        # Longer than 32, the length of the shortest program.
         o = draw_options(draw, "hf", 1)
         write_group(out, model, draw, o, 20, 40, 50)
 

@@ -1,4 +1,4 @@
-"""The order of samples, written anew from its description: Philox4x32-10
+"""The order of samples, implemented from its description: Philox4x32-10
 (Salmon et al., SC'11), a Feistel network of six rounds over it with cycle
 walking, every tenth sample held out.
 """
@@ -23,7 +23,7 @@ def random(seed, purpose, stream, c0, c1, c23):
 
 
 def permute(seed, epoch, n, i):
-    """Position i of a shuffle of range(n)."""
+    """Returns element i of a shuffled range(n)."""
     half = 1
     while (n - 1) >> (2 * half):
         half += 1
@@ -40,12 +40,12 @@ def permute(seed, epoch, n, i):
 
 
 def split_samples(n, split):
-    """Numbers of the samples of a split without files of its own."""
+    """Returns the samples of a split that has no files of its own."""
     return [i for i in range(n) if (i % 10 == 9) == (split == "eval")]
 
 
 def order_in_runs(seed, epoch, n, run):
-    """Samples that lie in runs: shuffled runs, MIX of them mixed at a time."""
+    """Returns samples in runs: the runs are shuffled, and MIX at a time are mixed."""
     n_whole = n // run
     size = MIX * run
     n_sets = (n + size - 1) // size

@@ -1,5 +1,6 @@
-/* Hugging Face folders, written by transformers (tests/golden/make_hf.py), are
- * read with their names and values; damaged and hostile folders are refused. */
+/* Hugging Face folders written by transformers (tests/golden/make_hf.py) are
+ * read with the right names and values, written folders are read back, and
+ * damaged or hostile folders are refused. */
 #include "base/dtype.h"
 #include "base/rng.h"
 #include "hf/folder.h"
@@ -38,7 +39,7 @@ static struct vp_hf_folder *open_golden(const char *name)
     return folder;
 }
 
-/* ---- Names -------------------------------------------------------------- */
+/* ---- Tensor names ------------------------------------------------------- */
 
 static void old_names_are_todays(void **state)
 {
@@ -122,7 +123,7 @@ static void names_have_a_limit(void **state)
     assert_int_equal(vp_hf_name(arch, &config, name, &kind, out, &err), VP_OK);
 }
 
-/* ---- Reading ------------------------------------------------------------ */
+/* ---- Reading folders ---------------------------------------------------- */
 
 static void all_folders_open(void **state)
 {
@@ -147,7 +148,8 @@ static int count_kind(const struct vp_hf_folder *folder, enum vp_hf_kind kind)
     return n;
 }
 
-/* Pooler and next sentence of BertForPreTraining; masks of old GPT-2. */
+/* Tensors that vpipe does not train: pooler and next-sentence head of
+ * BertForPreTraining, attention masks of old GPT-2 files. */
 static void what_is_not_trained_is_known(void **state)
 {
     struct vp_hf_folder *folder = open_golden("bert");
@@ -174,7 +176,7 @@ static void what_is_not_trained_is_known(void **state)
     vp_hf_close(folder);
 }
 
-/* The tensor by its name in the file. */
+/* Returns the tensor with this name in the file. */
 static const struct vp_hf_tensor *find_raw(const struct vp_hf_folder *folder,
                                            const char *name)
 {
@@ -185,7 +187,7 @@ static const struct vp_hf_tensor *find_raw(const struct vp_hf_folder *folder,
     return NULL;
 }
 
-/* [rows, cols] of the file in `raw`, as floats in `out`. */
+/* Converts `n` values of type `type` to floats. */
 static void expand(enum vp_st_type type, const void *raw, int64_t n, float *out)
 {
     if (type == VP_ST_F32)
@@ -241,7 +243,7 @@ static void values_are_floats(void **state)
     }
 }
 
-/* ---- Index -------------------------------------------------------------- */
+/* ---- model.safetensors.index.json --------------------------------------- */
 
 static void only_plain_file_names_are_taken(void **state)
 {
@@ -280,7 +282,7 @@ static void only_plain_file_names_are_taken(void **state)
 
 /* ---- Damaged and hostile folders ---------------------------------------- */
 
-static char work[256]; /* a fresh folder for every test */
+static char work[256]; /* new folder for every test */
 
 static int make_work(void **state)
 {
@@ -342,7 +344,7 @@ static const char *const copied[] = {
     "model-00004-of-00004.safetensors",
 };
 
-/* The golden folder `name` in `work`. */
+/* Copies the golden folder `name` to `work`. */
 static void copy_golden(const char *name)
 {
     for (size_t i = 0; i < VP_COUNT_OF(copied); i++) {
@@ -359,7 +361,7 @@ static void copy_golden(const char *name)
     }
 }
 
-/* Replaces the first `from` in a file by `to`. */
+/* Replaces the first `from` in a file of `work` by `to`. */
 static void replace(const char *file, const char *from, const char *to)
 {
     struct bytes bytes = read_all(in_work(file));
@@ -379,7 +381,7 @@ static void replace(const char *file, const char *from, const char *to)
     free(bytes.at);
 }
 
-/* Opening fails with one line that has `part` in it. */
+/* Opening or checking `work` fails with one line that contains `part`. */
 static void expect_refusal(const char *part)
 {
     struct vp_hf_folder *folder = NULL;
@@ -475,7 +477,8 @@ static void files_that_are_not_plain_are_refused(void **state)
     expect_refusal("holds no config.json");
 }
 
-/* Tied tensors under both names must be equal; the second may be changed. */
+/* Tied tensors stored under both names must be equal. The test changes a byte
+ * of the second one. */
 static void ties_must_hold(void **state)
 {
     struct bytes bytes;
@@ -497,8 +500,9 @@ static void ties_must_hold(void **state)
     free(bytes.at);
 }
 
-/* 100 header and config bytes changed, 100 files cut, in seven folders: each
- * opens or is refused in one line; the sanitizers see the rest. */
+/* Each of the seven folders is damaged 200 times: 100 times a file is cut, 100
+ * times a bit in its first 4096 bytes is flipped. It opens or is refused with
+ * one line; sanitizers find the rest. */
 static void damage_is_refused(void **state)
 {
     int n_refused = 0;
@@ -532,9 +536,9 @@ static void damage_is_refused(void **state)
     assert_true(n_refused > 200);
 }
 
-/* ---- Writing ------------------------------------------------------------ */
+/* ---- Writing folders ---------------------------------------------------- */
 
-/* The value of every parameter; F16 holds less than 65504. */
+/* Value of all parameters; the largest F16 is 65504. */
 static float fill_value;
 
 static enum vp_status fill(void *ctx, const struct vp_hf_param *param,
@@ -579,8 +583,9 @@ static enum vp_status write_model(const char *model, enum vp_st_type type,
     return write_sized(model, &small, type, shard_bytes, err);
 }
 
-/* Untied models, and a translation model without attention biases: the class has
- * tensors that vpipe's model has not, and a table of one row is a matrix. */
+/* Untied models, and a translation model without attention biases. The class in
+ * transformers has biases that vpipe's model lacks: they are written as zeros.
+ * A table with one row keeps two dimensions. */
 static void what_is_written_is_read(void **state)
 {
     static const char *const names[] = { "bert", "gpt2", "translation" };
@@ -621,7 +626,7 @@ static void what_is_written_is_read(void **state)
     }
 }
 
-/* A tied table is written once, under the name of the class. */
+/* A tied table is written once, under the name that the class uses. */
 static void ties_are_written_once(void **state)
 {
     static const char *const names[] = { "bert", "gpt2", "translation" };
@@ -656,7 +661,7 @@ static void f16_must_hold_the_weights(void **state)
     assert_int_equal(write_model("gpt2", VP_ST_BF16, 0, &err), VP_OK);
 }
 
-/* A folder that is not complete has no config.json. */
+/* config.json is written last, so an incomplete folder has none. */
 static void an_export_that_fails_is_not_a_model(void **state)
 {
     struct vp_err err = { .text = "" };

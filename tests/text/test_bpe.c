@@ -1,5 +1,5 @@
-/* Text is split into the literal pieces of each expression, and merges equal a
- * plain reading of their definition. */
+/* Text is split into the expected pieces by each pre-tokenizer expression, and
+ * BPE merges equal a slow implementation of their definition. */
 #include "text/bpe.h"
 #include "text/byte_alphabet.h"
 #include "text/split.h"
@@ -16,11 +16,11 @@
 
 #include <cmocka.h>
 
-/* ---- Pieces ------------------------------------------------------------- */
+/* ---- Splitting into pieces ---------------------------------------------- */
 
 static const struct {
     enum vp_split split;
-    const char *pieces; /* with '|' between them */
+    const char *pieces; /* separated by '|' */
 } cuts[] = {
     { VP_SPLIT_GPT2, "I|'m| it|'s| we|'ve| they|'re| I|'ll| he|'d| can|'t" },
     { VP_SPLIT_GPT2, "DON|'|T| '|S" },
@@ -90,7 +90,7 @@ static void test_alphabet_of_bytes(void **state)
     assert_int_equal(vp_byte_alphabet_byte(0x144), -1);
 }
 
-/* ---- Merges ------------------------------------------------------------- */
+/* ---- Merges of random rules --------------------------------------------- */
 
 enum { N_LETTERS = 3, MAX_RULES = 60, MAX_PIECE = 400 };
 
@@ -98,8 +98,8 @@ struct rule {
     uint32_t left, right, id;
 };
 
-/* Applies the rule of the lowest rank that fits, at the first place, until none
- * does. */
+/* Slow merging by the definition: applies the rule of lowest rank that matches,
+ * at its first place, until no rule matches. Returns the number of ids. */
 static size_t merge_plainly(const struct rule *rules, int n_rules,
                             uint32_t *ids, size_t n)
 {
@@ -125,7 +125,8 @@ static uint32_t draw(uint32_t seed, uint32_t i)
     return vp_rng(33, VP_RNG_TEST, seed, i, 0, 0).v[0];
 }
 
-/* Random rules; each makes a new symbol, so that many fit. */
+/* Makes random rules. Each has a new symbol as its result, so that many rules
+ * match. */
 static int make_rules(uint32_t seed, struct vp_bpe *bpe, struct rule *rules)
 {
     int n = 0;

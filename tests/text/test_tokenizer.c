@@ -1,5 +1,7 @@
-/* Tokenizers give the ids and the decoded text of Hugging Face's (stored hashes
- * of tests/golden/make_tokenizers.py), literal cases, round trips and batches. */
+/* Tokenizers give the same ids and decoded text as Hugging Face's (hashes from
+ * tests/golden/make_tokenizers.py), the expected tokens of literal cases,
+ * lossless round trips, and ids that depend neither on threads nor on cuts of
+ * the text. */
 #include "text/batch_encoder.h"
 
 #include "base/rng.h"
@@ -19,7 +21,7 @@ static const char *const names[] = { "bert", "bert_cased", "bert_odd",
                                      "qwen2" };
 
 static struct {
-    unsigned char *bytes; /* the file */
+    unsigned char *bytes; /* content of strings.bin */
     struct vp_text_span at[MAX_STRINGS];
     int n;
 } strings;
@@ -128,7 +130,7 @@ static void test_same_as_hugging_face(void **state)
 
 /* ---- Literal cases ------------------------------------------------------ */
 
-/* Encodes `text` and prints the tokens with '|' between them. */
+/* Encodes `text` and prints the tokens, separated by '|'. */
 static void tokens_of(const struct vp_tokenizer *tokenizer, const char *text,
                       size_t n, bool ordinary, char *out, size_t n_out)
 {
@@ -216,7 +218,8 @@ static void test_gpt2_by_hand(void **state)
     vp_tokenizer_free(by_file);
 }
 
-/* With ignore_merges a piece that is a token is taken as a whole. */
+/* With ignore_merges a piece that is a token becomes that token, without
+ * merges. */
 static void test_ignore_merges(void **state)
 {
     static const char *const flags[] = { "false", "true" };
@@ -244,7 +247,8 @@ static void test_ignore_merges(void **state)
     }
 }
 
-/* tokenizer_config.json says what vocab.txt cannot. */
+/* tokenizer_config.json sets options and special tokens that vocab.txt cannot
+ * express. */
 static void test_configuration(void **state)
 {
     static const char config[] = "{\"do_lower_case\": false, \"cls_token\": "
@@ -278,7 +282,8 @@ static void hash_of(const struct tok_folder *folder, const char *name,
     vp_tokenizer_free(tokenizer);
 }
 
-/* Every file below gives other ids to some text, and another hash. */
+/* Each of these files changes the ids of some text, so each changes the
+ * hash. */
 static void test_hash(void **state)
 {
     static const char *const files[][2] = {
@@ -311,7 +316,7 @@ static void test_hash(void **state)
     tok_folder_remove(&folder);
 }
 
-/* The same for merges: their order counts. */
+/* The order of merges changes the hash; the format of merges.txt does not. */
 static void test_hash_of_merges(void **state)
 {
     static const char vocab[] = "{\"a\":0,\"b\":1,\"ab\":2,\"ba\":3}";
@@ -369,7 +374,8 @@ static void test_ill_formed_utf8_is_replaced(void **state)
 
 /* ---- Round trips -------------------------------------------------------- */
 
-/* A random code point: of every length in UTF-8 equally often. */
+/* Returns a random code point; all four lengths in UTF-8 are equally
+ * frequent. */
 static uint32_t random_code_point(uint32_t a, uint32_t b)
 {
     static const uint32_t low[] = { 0, 0x80, 0x800, 0x10000 };
@@ -421,7 +427,7 @@ static void expect_round_trip(const struct vp_tokenizer *tokenizer,
     vp_ids_release(&ids);
 }
 
-/* Every code point, and random texts. */
+/* Byte-level BPE decodes every code point and random texts without loss. */
 static void test_bpe_loses_nothing(void **state)
 {
     enum { N_TEXTS = 2000, N_POINTS = 60, PER_TEXT = 256 };
@@ -481,7 +487,7 @@ static void test_decoding_refuses_unknown_ids(void **state)
     vp_tokenizer_free(tokenizer);
 }
 
-/* ---- Batches ------------------------------------------------------------ */
+/* ---- Batches on several threads ----------------------------------------- */
 
 static void test_threads_change_nothing(void **state)
 {
@@ -518,9 +524,10 @@ static void test_threads_change_nothing(void **state)
     vp_tokenizer_free(tokenizer);
 }
 
-/* ---- Cutting ------------------------------------------------------------ */
+/* ---- Cutting a text into parts ------------------------------------------ */
 
-/* Random characters that expressions treat differently. */
+/* Writes a mixture of characters that the expressions treat differently.
+ * Returns its length. */
 static size_t make_mixture(uint32_t number, char *out, size_t n_max)
 {
     static const char *const parts[] = {
@@ -541,7 +548,8 @@ static size_t make_mixture(uint32_t number, char *out, size_t n_max)
     return n;
 }
 
-/* Cuts wherever it is allowed, from the end on; returns the number of cuts. */
+/* Cuts at every allowed place, beginning at the end, and encodes the parts.
+ * Returns the number of cuts. */
 static int encode_in_parts(const struct vp_tokenizer *tokenizer,
                            struct vp_encoder *encoder, const char *text,
                            size_t n, struct vp_ids *ids)
@@ -556,7 +564,8 @@ static int encode_in_parts(const struct vp_tokenizer *tokenizer,
     return n_cuts;
 }
 
-/* Returns the number of cuts in 400 texts. */
+/* Compares the ids of parts with those of the whole text, for 400 texts.
+ * Returns the number of cuts. */
 static int compare_parts(const char *path)
 {
     struct vp_ids whole = { .n = 0 }, parts = { .n = 0 };
@@ -589,14 +598,14 @@ static void test_parts_have_the_ids_of_the_whole(void **state)
     (void)state;
     for (size_t k = 0; k < VP_COUNT_OF(names); k++) {
         snprintf(path, sizeof(path), TOKENIZERS "%s", names[k]);
-        if (strcmp(names[k], "roberta") == 0) /* puts a space before a text */
+        if (strcmp(names[k], "roberta") == 0) /* adds a space before a text */
             assert_int_equal(compare_parts(path), 0);
         else
             assert_in_range(compare_parts(path), 1000, 100000);
     }
 }
 
-/* A vocabulary that has tokens of white space only. */
+/* The vocabulary trained here has tokens that are only white space. */
 static void test_parts_with_merged_white_space(void **state)
 {
     static const char *const special[] = { "<|endoftext|>" };

@@ -1,5 +1,5 @@
-/* Wrong tokenizer files are refused with their name, the place and a remedy;
- * random damage is refused or read without harm. */
+/* Invalid tokenizer files are refused with their path, the place and a remedy;
+ * randomly damaged ones are refused or read without harm. */
 #include "base/rng.h"
 
 #include "lib/toklib.h"
@@ -148,7 +148,7 @@ static void test_bad_tokenizer_json(void **state)
     tok_folder_remove(&folder);
 }
 
-/* A tokenizer with `n` added tokens of `n_bytes` bytes each. */
+/* Writes a tokenizer with `n` added tokens of `n_bytes` bytes each. */
 static void write_added(const struct tok_folder *folder, int n, int n_bytes)
 {
     struct vp_strbuf text = VP_STRBUF_INIT;
@@ -163,7 +163,8 @@ static void write_added(const struct tok_folder *folder, int n, int n_bytes)
     vp_strbuf_release(&text);
 }
 
-/* Looking for a token takes as long as it has bytes, at every byte of a text. */
+/* The lengths are limited because the search for added tokens costs up to their
+ * length at every byte of a text. */
 static void test_long_added_tokens(void **state)
 {
     struct tok_folder folder = tok_folder_make();
@@ -184,7 +185,7 @@ static void test_long_added_tokens(void **state)
     tok_folder_remove(&folder);
 }
 
-/* ---- Other files -------------------------------------------------------- */
+/* ---- vocab.txt, vocab.json, merges.txt, tokenizer_config.json ----------- */
 
 static const struct {
     const char *vocab_txt, *vocab_json, *merges, *config, *message;
@@ -232,7 +233,7 @@ static void test_bad_folders(void **state)
     }
 }
 
-/* What is known by its name is not opened at all. */
+/* A file whose name shows another format is refused without reading it. */
 static void test_refused_by_name(void **state)
 {
     static const char *const names[][2] = {
@@ -260,7 +261,7 @@ static void test_refused_by_name(void **state)
 
 /* ---- Random damage ------------------------------------------------------ */
 
-/* Opens the folder, and encodes and decodes if that works. */
+/* Opens the folder and, if that succeeds, encodes and decodes a text. */
 static void try_folder(const struct tok_folder *folder)
 {
     static const char text[] = "A sample\xC3\xA9, \xE4\xBD\xA0 [MASK] 123\n";
@@ -322,8 +323,8 @@ static void test_random_damage(void **state)
     damage("roberta", "tokenizer.json", 100);
 }
 
-/* Random bytes as text, for every tokenizer: twice the same ids, by the cache
- * and without it. */
+/* Every tokenizer encodes random bytes twice, with a cold and a warm cache, to
+ * the same ids. */
 static void test_random_text(void **state)
 {
     enum { N = 64 };

@@ -1,5 +1,5 @@
-/* Opening, encoding, decoding and training report a failing allocation at every
- * call; under ASan nothing is leaked. */
+/* Opening, encoding, decoding and training report a failed allocation at every
+ * place. ASan builds check that nothing leaks. */
 #include "text/batch_encoder.h"
 #include "text/vocab_trainer.h"
 

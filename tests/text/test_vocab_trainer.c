@@ -1,5 +1,6 @@
-/* Trained BPE vocabularies equal Hugging Face's files (hashes of
- * tests/golden/make_tokenizers.py), and WordPiece ones a computation by hand. */
+/* Trained BPE vocabularies equal the files of Hugging Face's trainer (hashes
+ * from tests/golden/make_tokenizers.py), and WordPiece ones a computation by
+ * hand. */
 #include "text/vocab_trainer.h"
 
 #include "base/sha256.h"
@@ -22,7 +23,7 @@ static uint32_t take_u32(const unsigned char *at)
            (uint32_t)at[3] << 24;
 }
 
-/* Trains on the strings of strings.bin, in order or from the last one. */
+/* Trains on the strings of strings.bin, in their order or reversed. */
 static void train_strings(const struct vp_vocab_options *options, bool reversed,
                           const char *folder)
 {
@@ -132,8 +133,9 @@ static void test_wordpiece_by_hand(void **state)
     train_text(&options, folder.path);
     snprintf(path, sizeof(path), "%s/vocab.txt", folder.path);
     got = tok_read(path, &n);
-    /* Pairs by count, then by ids: "l ##o" and "##w ##e" 5 times, "##s ##t" 4,
-     * "n ##e", "lo ##w", "##we ##st" and "ne ##west" 3, the others 2. */
+    /* Merged pairs by count, then by ids: "l ##o" and "##w ##e" 5 times,
+     * "##s ##t" 4, "n ##e", "lo ##w", "##we ##st" and "ne ##west" 3, the others
+     * 2. */
     assert_string_equal((char *)got,
                         "[UNK]\n,\nd\ne\ni\nl\nn\no\nr\ns\nt\nw\nz\n"
                         "##d\n##e\n##i\n##o\n##r\n##s\n##t\n##w\n##z\n"
@@ -143,7 +145,8 @@ static void test_wordpiece_by_hand(void **state)
     tok_folder_remove(&folder);
 }
 
-/* What was trained is a tokenizer, from either of its files. */
+/* Trained files open as a tokenizer: first from tokenizer.json, then, without
+ * it, from the vocabulary files. */
 static void test_trained_files_open(void **state)
 {
     static const char *const bert[] = { "[PAD]", "[UNK]", "[CLS]", "[SEP]",
@@ -200,8 +203,9 @@ static void test_characters_are_limited(void **state)
     train_text(&options, folder.path);
     snprintf(path, sizeof(path), "%s/vocab.txt", folder.path);
     got = tok_read(path, &n);
-    /* e and w occur 9 times, l and o 5 times: the smaller one stays. The words
-     * are "l ##w" 3 times, "l ##w ##e" 2, "##e ##w ##e" 3 and "w ##e". */
+    /* e and w occur 9 times, l and o 5 times; of equals the smaller character
+     * stays. The words are "l ##w" 3 times, "l ##w ##e" 2, "##e ##w ##e" 3 and
+     * "w ##e". */
     assert_string_equal((char *)got, "[UNK]\ne\nl\nw\n##e\n##w\n"
                                      "lw\n##ew\n##ewe\nlwe\nwe\n");
     free(got);
@@ -217,7 +221,8 @@ static void test_too_small_a_size(void **state)
     struct vp_err err = { .text = "" };
 
     (void)state;
-    /* "a" is one of the 256 bytes: 257 tokens fit, 256 do not. */
+    /* The token "a" is also one of the 256 bytes: 257 tokens fit, 256 do
+     * not. */
     assert_int_equal(vp_vocab_trainer_create(&options, &trainer), VP_OK);
     vp_vocab_trainer_add(trainer, text, sizeof(text) - 1);
     assert_int_equal(vp_vocab_trainer_run(trainer, &err), VP_OK);
@@ -231,7 +236,7 @@ static void test_too_small_a_size(void **state)
     vp_vocab_trainer_free(trainer);
 }
 
-/* Nothing is left behind where writing fails. */
+/* A failed write leaves no file behind. */
 static void test_failed_writing(void **state)
 {
     struct vp_vocab_options options = { .size = 300,
@@ -246,7 +251,7 @@ static void test_failed_writing(void **state)
     assert_int_equal(vp_vocab_trainer_create(&options, &trainer), VP_OK);
     vp_vocab_trainer_add(trainer, text, sizeof(text) - 1);
     assert_int_equal(vp_vocab_trainer_run(trainer, &err), VP_OK);
-    /* A folder stands where the last file belongs. */
+    /* A folder has the name of the last temporary file. */
     snprintf(path, sizeof(path), "%s/tokenizer.json.tmp", folder.path);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(vp_vocab_trainer_write(trainer, folder.path, &err),
