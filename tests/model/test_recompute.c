@@ -405,8 +405,8 @@ static bool is_read(const struct vp_call *call, vp_val v, struct vp_ref place)
     return false;
 }
 
-/* No operator runs twice, and recomputed values that later calls read are not
- * overwritten. */
+/* B runs `n_recomputed` operators again, each once. A result that a later call
+ * of backward reads is marked as `out_stays`. */
 static void check_again(const struct vp_program *p, int n_recomputed)
 {
     const struct vp_call *calls = p->calls[VP_LIST_B];

@@ -136,8 +136,8 @@ static void sums_over_groups(void **state)
     vp_schedule_release(&schedule);
     vp_plan_costs_release(&costs);
 
-    /* A sum in a recompute set runs again. It is the last operator but two of
-     * block 1; the other operators of the set take no time here. */
+    /* A sum in a recompute set runs again and takes its time, although it has
+     * no FLOPs. It is the last operator but two of block 1. */
     sets[1] = UINT64_C(1) << (setup.graph.blocks[1].n_ops - 3);
     assert_int_equal(setup.graph
                          .ops[setup.graph.blocks[1].first_op +

@@ -395,8 +395,8 @@ epochs bsp 1 3 step-1 step-2 step-3
 epochs asp 5 9 step-4 step-5 step-8 step-9
 
 # ---- Data ------------------------------------------------------------------
-# files RANKS READERS [OPTION...]: ranks of the first stage read files; the
-# other ranks, which have no files, get the facts from them.
+# files RANKS READERS [OPTION...]: the first READERS ranks, those of stage
+# 0, read files; the others, which have none, learn the size of the data by messages.
 files()
 {
     local n=$1 first=$2 text options i run=()
