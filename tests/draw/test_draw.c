@@ -1,4 +1,4 @@
-/* SVG elements and rows of the terminal have their literal texts. */
+/* SVG elements, HTML escapes, charts and terminal rows equal literal texts. */
 #include "draw/chart.h"
 #include "draw/html.h"
 #include "draw/lane.h"
@@ -14,7 +14,8 @@
 
 #include <cmocka.h>
 
-/* What follows the sheet and precedes the end. */
+/* Compares the elements between the background and the end of the SVG with
+ * `want`. */
 static void check_svg(struct vp_svg *svg, const char *want)
 {
     static const char sheet[] = "fill=\"#ffffff\"/>\n", end[] = "</svg>\n";
@@ -61,7 +62,8 @@ static void test_shapes(void **state)
               "H20.00V50.00Z\"/>\n");
 }
 
-/* Control characters would make the file invalid. */
+/* Text is escaped; control characters, which would make the file invalid, are
+ * replaced. */
 static void test_texts_are_escaped(void **state)
 {
     struct vp_svg svg = VP_SVG_INIT;
@@ -79,7 +81,7 @@ static void test_texts_are_escaped(void **state)
                     "</text>\n");
 }
 
-/* The numbers at the marks of an axis. */
+/* Compares the numbers at the ticks of an axis with `want`. */
 static void check_axis(double width, double range, const char *want)
 {
     struct vp_svg svg = VP_SVG_INIT;
@@ -120,9 +122,9 @@ static void test_lane(void **state)
     assert_int_equal(vp_lane_init(&lane, 12), VP_OK);
     vp_lane_clear(&lane);
     vp_lane_box(&lane, 0, 3, 75, 'F', 7);
-    vp_lane_box(&lane, 3, 5, 111, 'F', 10); /* no room for the number */
+    vp_lane_box(&lane, 3, 5, 111, 'F', 10); /* no space for the number */
     vp_lane_box(&lane, 7, 8, 78, 'B', 1);
-    vp_lane_box(&lane, 10, 20, 78, 'B', 2); /* ends with the lane */
+    vp_lane_box(&lane, 10, 20, 78, 'B', 2); /* cut at the end of the lane */
     vp_lane_print(&lane, false, &plain);
     assert_string_equal(vp_strbuf_text(&plain), "F7 F ..B..B2");
     vp_lane_clear(&lane);
@@ -160,7 +162,8 @@ static void check_text(struct vp_strbuf *out, const char *want)
     vp_strbuf_release(out);
 }
 
-/* Characters of HTML, control characters, and bytes that are not UTF-8. */
+/* HTML characters, control characters and bytes that are not UTF-8 are
+ * escaped. */
 static void test_html_is_escaped(void **state)
 {
     static const char evil[] =
@@ -200,7 +203,7 @@ static void test_html_hash(void **state)
     check_text(&out, "'sha256-JI1qYdIGOLjlwCaTDD5gOaM85Flk/yFn9uzt1BnbBsE='");
 }
 
-/* The text between two marks; to be freed. */
+/* Returns the text between two marks; the caller frees it. */
 static char *between(const char *text, const char *from, const char *to)
 {
     const char *start = strstr(text, from), *end;
@@ -215,7 +218,7 @@ static char *between(const char *text, const char *from, const char *to)
     return copy;
 }
 
-/* The plot is [56, 628] x [10, 234]; a value that is missing leaves a gap. */
+/* The plot area is [56, 628] x [10, 234]; a missing value leaves a gap. */
 static void test_chart(void **state)
 {
     static const double x[] = { 0, 1, 2, 3, 4 }, y[] = { 0, 10, NAN, 5, 10 };
@@ -249,7 +252,7 @@ static void test_chart(void **state)
     vp_strbuf_release(&out);
 }
 
-/* One point has a place, too. */
+/* A chart of one point draws it in the middle. */
 static void test_chart_of_one_point(void **state)
 {
     const struct vp_chart_line line = { .x = (const double[]){ 5 },
@@ -289,7 +292,8 @@ static double contrast(const char *a, const char *b)
     return x > y ? x / y : y / x;
 }
 
-/* Lines can be seen on both grounds, and text in the boxes of a timeline. */
+/* Lines have enough contrast on both backgrounds, and so has text in the boxes
+ * of a timeline. */
 static void test_contrast(void **state)
 {
     (void)state;

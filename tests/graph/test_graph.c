@@ -1,5 +1,5 @@
-/* Graphs have the right shapes, FLOPs, blocks and lines, and refuse what does
- * not fit. */
+/* Graphs have the right shapes, FLOPs, blocks and lines, and refuse arguments
+ * that do not fit. */
 #include "graph/graph.h"
 #include "graph/opdef.h"
 
@@ -204,7 +204,7 @@ static void mistakes_are_named(void **state)
     }
 }
 
-/* The first mistake is the one reported, however much follows it. */
+/* vp_graph_finish() reports the first mistake, not a later one. */
 static void first_mistake_sticks(void **state)
 {
     struct vp_graph g;
@@ -225,7 +225,7 @@ static void first_mistake_sticks(void **state)
     vp_graph_release(&g);
 }
 
-/* A block of `n_ops` operators before that of the loss. */
+/* Builds a block of `n_ops` operators, followed by the block of the loss. */
 static enum vp_status finish_long_block(int n_ops, struct vp_err *err)
 {
     struct vp_graph g;
@@ -259,7 +259,8 @@ static void a_block_has_64_operators_at_most(void **state)
                                   "operators; cut it in two");
 }
 
-/* Read by one operator, by two, twice by the same, by nobody. */
+/* Values that are read by one operator, by two, twice by the same one, and by
+ * none. */
 static void readers_are_found(void **state)
 {
     struct vp_graph g;
@@ -294,7 +295,8 @@ static void check_range(const struct vp_graph *g, enum vp_role role,
     assert_int_equal(range.limit, limit);
 }
 
-/* Ids and labels of a group: those of all members, though each has a slice. */
+/* With tensor-parallel groups, ids and labels range over the whole vocabulary,
+ * although each member has a slice of it. */
 static void ranges_of_a_group(void **state)
 {
     struct vp_input_range range;
@@ -324,7 +326,8 @@ static void ranges_of_a_group(void **state)
     vp_graph_release(&g);
 }
 
-/* Given positions are rows of the position table, or -1. */
+/* Positions that are given as an input must be rows of the position table, or
+ * -1. */
 static void ranges_of_given_positions(void **state)
 {
     struct vp_graph g;

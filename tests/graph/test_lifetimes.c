@@ -1,5 +1,5 @@
-/* Places in memory for overlapping lifetimes equal those of a comparison of all
- * pairs, in time that grows linearly. */
+/* vp_lifetimes_place() finds the same offsets as a comparison of all pairs, in
+ * time that grows linearly. */
 #include "base/rng.h"
 #include "graph/internal.h"
 #include "lib/growth.h"
@@ -33,8 +33,8 @@ static bool collide(const struct vp_lifetime *a, const struct vp_lifetime *b)
            b->offset < a->offset + a->n_bytes;
 }
 
-/* The lowest offset of `lives[i]` beside those before it: 0, or the end of one
- * of them. */
+/* Finds the lowest free offset of lives[i] beside the earlier ones: 0, or the
+ * end of one of them. */
 static int64_t lowest_place(const struct vp_lifetime *lives, int i)
 {
     int64_t lowest = INT64_MAX;
@@ -70,7 +70,8 @@ static void check(struct vp_lifetime *lives, int n)
     assert_int_equal(n_bytes, most);
 }
 
-/* Few moments and few sizes, so that ends meet and gaps are filled exactly. */
+/* Small ranges of times and sizes, so that lifetimes touch and gaps are filled
+ * exactly. */
 static void random_lives(void **state)
 {
     (void)state;
@@ -110,7 +111,8 @@ static void no_lives(void **state)
 
 enum shape { NESTED, CHAIN, STAIRS, SHAPE_COUNT };
 
-/* Kept from forward to backward, inside a list, or lingering. */
+/* Lifetimes from forward to backward (NESTED), within a list (CHAIN), or of
+ * values that linger (STAIRS). */
 static struct vp_lifetime make_life(enum shape shape, int i, int n)
 {
     static const int64_t sizes[] = { 4096, 1024, 3072, 256, 1024 };

@@ -1,6 +1,7 @@
-/* Lowered lists compute the gradients of the graph: random graphs and cuts,
- * every recompute ratio, split or fused weight gradients, one or several
- * minibatches in flight, by symbolic execution. */
+/* Lowered lists compute the gradients of the graph, by symbolic execution:
+ * random graphs and cuts, several recompute ratios, split or fused weight
+ * gradients, one or several minibatches in flight. Memory and layout of the
+ * lists are right. */
 #include "lib/list_interpreter.h"
 
 #include <string.h>
@@ -34,7 +35,8 @@ static void every_cut_gives_the_same_gradients(void **state)
 
 /* ---- Memory and layout -------------------------------------------------- */
 
-/* A pre-norm chain: embed, then n blocks of norm + linear + residual. */
+/* A chain with pre-norm: embed, then n blocks of norm, linear and residual
+ * add. */
 static void typed_chain(struct vp_graph *g, int n, bool tied,
                         enum vp_dtype dtype)
 {
@@ -99,8 +101,8 @@ static int64_t work_of_chain(int n_layers, int w_linger)
     return work;
 }
 
-/* Work memory does not grow with depth: buffers are reused. Those that a W
- * reads are, too, but not before the calls after it that may overtake it. */
+/* Work memory does not grow with depth, because buffers are reused. A buffer
+ * that W reads is reused only after the `linger` calls that may overtake W. */
 static void work_memory_is_reused(void **state)
 {
     (void)state;
@@ -111,7 +113,7 @@ static void work_memory_is_reused(void **state)
     assert_true(work_of_chain(20, 1000) > work_of_chain(19, 1000));
 }
 
-/* Pre-norm layers of two products with an activation between them. */
+/* Pre-norm layers with two products and an activation between them. */
 static void mlp_graph(struct vp_graph *g, int n)
 {
     vp_val ids, labels, x, y;
@@ -137,7 +139,7 @@ static void mlp_graph(struct vp_graph *g, int n)
     vp_cross_entropy(g, x, labels, VP_NONE, 0.0f);
 }
 
-/* Bytes that one layer more needs in a slot. */
+/* Bytes that one more layer needs in a slot. */
 static int64_t slot_of_layer(struct vp_stage_spec spec)
 {
     int64_t slot[2];
@@ -158,9 +160,9 @@ static int64_t slot_of_layer(struct vp_stage_spec spec)
     return slot[1] - slot[0];
 }
 
-/* A layer keeps its sum, the statistics of its rows and what goes into the
- * activation, but no result of layer norm or activation, unless it is told to:
- * W gets those from B. They are carried where W runs later. */
+/* A layer keeps its sum, the statistics of its rows and the input of the
+ * activation. It keeps results of layer norm and activation only with keep_all:
+ * B computes them again for W, and keeps them if W runs later. */
 static void what_backward_can_make_is_not_kept(void **state)
 {
     const int64_t row = 4 * ROWS, layer = row * (64 + 256) + VP_TENSOR_ALIGN;
@@ -170,14 +172,14 @@ static void what_backward_can_make_is_not_kept(void **state)
     assert_int_equal(slot_of_layer((struct vp_stage_spec){ 0 }), layer);
     assert_int_equal(slot_of_layer((struct vp_stage_spec){ .keep_all = true }),
                      layer + results);
-    /* Later: the inputs of both products and the gradients of their results, in
-     * place of what only B reads. */
+    /* With split_w: the inputs of both products and the gradients of their
+     * results, instead of values that only B reads. */
     assert_int_equal(slot_of_layer((struct vp_stage_spec){ .split_w = true }),
                      results + row * (256 + 64));
 }
 
-/* With one minibatch in flight, temporaries of backward take the place of what
- * it has read: no work memory, and less in all. */
+/* With one minibatch in flight, temporaries of backward reuse the memory of
+ * values that it has read: no work memory, and less memory in total. */
 static void one_slot_is_shared_by_all_lists(void **state)
 {
     (void)state;
@@ -207,7 +209,7 @@ static void one_slot_is_shared_by_all_lists(void **state)
     }
 }
 
-/* Recomputing everything keeps nothing in the slot but the loss. */
+/* With all operators recomputed, the slot holds only the loss. */
 static void full_recompute_keeps_only_the_loss(void **state)
 {
     struct vp_graph g;
@@ -227,9 +229,9 @@ static void full_recompute_keeps_only_the_loss(void **state)
     vp_graph_release(&g);
 }
 
-/* The ratio counts lines from the end of the stage: 12 lines, 0.3 -> 3: the
- * head's line and the last layer's linear and add; add's result is not needed
- * again except by the head's weight gradient. */
+/* The ratio counts lines from the end of the stage: 0.3 of 11 lines are 3, the
+ * head's line and the linear and add of the last layer. The head has two
+ * operators. */
 static void ratio_counts_lines_from_the_end(void **state)
 {
     struct vp_graph g;
@@ -289,7 +291,8 @@ static bool writes(const struct vp_program *p, const struct vp_call *call,
     return false;
 }
 
-/* The last call that writes a bundle, B before W, is where it is final. */
+/* A bundle is final after the last call that writes it; calls of B come before
+ * calls of W. */
 static void check_final(const struct vp_program *p,
                         const struct vp_bundle *bundle)
 {
@@ -306,7 +309,7 @@ static void check_final(const struct vp_program *p,
     assert_int_equal(bundle->n_calls, n_calls);
 }
 
-/* Where a gradient begins, or the space ends. */
+/* True if a gradient begins at `at`, or the space ends there. */
 static bool is_edge(const struct vp_program *p, int64_t at)
 {
     for (int i = 0; i < p->layout.n_entries; i++)
@@ -315,8 +318,8 @@ static bool is_edge(const struct vp_program *p, int64_t at)
     return at == p->layout.grad_bytes;
 }
 
-/* The bundle and the next one could not have been one, and no gradient was
- * cut that fits. */
+/* Two adjacent bundles are together larger than `limit`, and a gradient is cut
+ * only if it is larger than `limit`. */
 static void check_edge(const struct vp_program *p, int i, int64_t limit)
 {
     const struct vp_bundle *b = &p->bundles[i];
@@ -363,7 +366,8 @@ static void check_bundles(const struct vp_program *p, int64_t limit)
     }
 }
 
-/* The cut follows from the layout: the same for every program of a stage. */
+/* Bundles are cut by the layout alone, so all programs of a stage have the same
+ * bundles. */
 static void bundles_are_offered_when_final(void **state)
 {
     static const double ratios[] = { 0.0, 0.3, 0.5, 1.0 };
@@ -415,10 +419,10 @@ static void bundles_are_offered_when_final(void **state)
     }
 }
 
-/* ---- Gradients that are used up ----------------------------------------- */
+/* ---- Gradients that share memory ---------------------------------------- */
 
-/* A gradient: its bytes, and when it is written; time is what W calls have
- * written of matrices. */
+/* A gradient: its bytes and the time at which it is written. Time is counted in
+ * bytes of matrices that W calls have written. */
 struct grad {
     int64_t begin, end;
     int64_t first, last; /* first < 0: at any time */
@@ -442,7 +446,8 @@ static int find_grad(const struct vp_program *p, vp_par par)
     return -1;
 }
 
-/* Its gradient number `j`, if that is of a matrix. */
+/* Returns the gradient that `call` writes as number `j` if it is that of a
+ * matrix, else NULL. */
 static struct grad *written(const struct vp_program *p,
                             const struct vp_call *call, int j,
                             struct grad *grads)
@@ -488,7 +493,8 @@ static void list_grads(const struct vp_program *p, struct grad *grads)
     }
 }
 
-/* `a` is used up, and so much more written, before `b` takes its place. */
+/* True if `b` may reuse the bytes of `a`: `a` has been used, and `linger` more
+ * bytes have been written since. */
 static bool gives_way(const struct grad *a, const struct grad *b,
                       int64_t linger)
 {
@@ -496,7 +502,7 @@ static bool gives_way(const struct grad *a, const struct grad *b,
            a->last + linger <= b->first;
 }
 
-/* Returns how many pairs have bytes in common. */
+/* Returns the number of pairs that share bytes. */
 static int check_places(const struct vp_program *p)
 {
     struct grad grads[MAX_PARAMS] = { { .first = -1 } };
@@ -567,8 +573,8 @@ static int64_t grads_of_chain(int n_layers, bool tied, int64_t linger)
     return n_bytes;
 }
 
-/* Two matrices take turns, and one more for each that lingers; vectors and the
- * two uses of a tied matrix stay. */
+/* Two matrices alternate, with one more for each matrix that lingers. Vectors
+ * and both uses of a tied matrix have their own bytes. */
 static void a_few_gradients_are_enough(void **state)
 {
     const int64_t matrix = 64 * 64 * 4, vectors = 2 * 256;
@@ -584,8 +590,9 @@ static void a_few_gradients_are_enough(void **state)
     }
 }
 
-/* Weights and activations of two bytes; gradients of weights and statistics of
- * rows keep four, and a tensor begins at the same element everywhere. */
+/* Weights and activations have two bytes per element; gradients of weights and
+ * statistics of rows keep four. A tensor begins at the same element in every
+ * space. */
 static void two_byte_types(void **state)
 {
     struct vp_graph g, wide;

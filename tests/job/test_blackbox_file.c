@@ -1,5 +1,5 @@
-/* The file actions.<rank> is readable after its rank was killed, and cannot
- * harm the rank. */
+/* The file actions.<rank> can be read after its rank was killed, and a damaged
+ * file does not harm the rank. */
 #include "job/blackbox_file.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 static char folder[] = "/tmp/vpipe_blackbox_XXXXXX";
-static char path[128]; /* of rank 3 */
+static char path[128]; /* the file of rank 3 */
 
 static int set_up(void **state)
 {
@@ -49,7 +49,8 @@ static void pause_ms(int ms)
 
 /* ---- Children ----------------------------------------------------------- */
 
-/* Sanitizers have handlers of their own for SIGBUS; a child has none. */
+/* Opens the file of rank 3 for a new blackbox; exits on an error. (run_child()
+ * resets SIGBUS, for which sanitizers install handlers.) */
 static struct vp_blackbox *keep(void)
 {
     struct vp_blackbox *blackbox = vp_blackbox_map();
@@ -79,7 +80,8 @@ static int wait_for(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* Exit status of a child that runs `fn`; minus the signal that ended it. */
+/* Returns the exit status of a child that runs `fn`, or minus the signal that
+ * ended it. */
 static int run_child(int (*fn)(void))
 {
     pid_t pid = fork();
@@ -95,7 +97,8 @@ static int run_child(int (*fn)(void))
 
 /* ---- Tests -------------------------------------------------------------- */
 
-/* What was done last is in the file, to the action, without any call. */
+/* After SIGKILL the file holds the rank's last actions, to the last one; no
+ * call was needed to write them. */
 static void a_killed_rank_leaves_its_actions(void **state)
 {
     struct vp_action action;
@@ -150,7 +153,8 @@ static void *look_on(void *blackbox)
     return NULL;
 }
 
-/* A rank writes, others read, while the file is cut again and again. */
+/* One thread writes actions and three read them while the file is truncated
+ * again and again. */
 static int act_and_look(void)
 {
     struct vp_blackbox *blackbox = keep();
@@ -176,7 +180,7 @@ static void threads_survive_truncation_together(void **state)
         assert_int_equal(run_child(act_and_look), 0);
 }
 
-/* A page of another file, behind its end. */
+/* Maps a page behind the end of another file: an access raises SIGBUS. */
 static volatile char *map_nothing(void)
 {
     char name[] = "/tmp/vpipe_nothing_XXXXXX";
@@ -220,8 +224,8 @@ static int touch_nothing_with_a_long_handler(void)
     return touch_nothing();
 }
 
-/* Faults elsewhere end the process as they would have, or go to the handler
- * that was there. */
+/* A SIGBUS for another mapping ends the process, or calls the handler that was
+ * installed before. */
 static void other_faults_are_passed_on(void **state)
 {
     (void)state;
@@ -230,7 +234,8 @@ static void other_faults_are_passed_on(void **state)
     assert_int_equal(run_child(touch_nothing_with_a_long_handler), 43);
 }
 
-/* The file of a rank that lives on is replaced, not truncated. */
+/* A second rank with the same number replaces the file of a running rank and
+ * does not truncate it. */
 static void a_new_rank_leaves_the_file_of_an_old_one(void **state)
 {
     struct stat before, after;
@@ -260,7 +265,8 @@ static void a_new_rank_leaves_the_file_of_an_old_one(void **state)
     assert_int_equal(vp_blackbox_read(&blackbox).n_actions, 0);
 }
 
-/* What is no file in its place neither blocks nor receives anything. */
+/* A FIFO in place of the file does not block a reader and is replaced by a
+ * regular file. */
 static void a_special_file_is_replaced(void **state)
 {
     struct vp_blackbox blackbox;

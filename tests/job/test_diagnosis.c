@@ -1,5 +1,5 @@
-/* The supervisor names the right cause, rank and host in a table of scenarios
- * with a made-up clock. */
+/* The supervisor names the right cause, rank and host in a table of scenarios.
+ * Time in a scenario is simulated. */
 #include "job/diagnosis.h"
 #include "lib/scenario.h"
 
@@ -14,7 +14,7 @@
 #define WAITS_FOR(peer, ms) \
     "beat train 0 40 RECV_ACT 1 9 " #peer " 0 " ms " " ms
 
-/* The watchdog waits 10 s; silence is noticed after 5. */
+/* watchdog_seconds is 10; a rank is reported as silent after 5 s. */
 static const struct scenario scenarios[] = {
     { .name = "nothing yet",
       .n_ranks = 2,

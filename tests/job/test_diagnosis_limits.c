@@ -1,5 +1,6 @@
-/* Time limits of a diagnosis: ranks that never connected, frozen starts,
- * phases, waiting ranks and huge times. */
+/* Time limits of a diagnosis are right for ranks that never connected, for
+ * starts during which the supervisor was frozen, for job phases, for waiting
+ * ranks and for huge times. */
 #include "job/diagnosis.h"
 #include "lib/scenario.h"
 
@@ -42,7 +43,8 @@ static void test_who_never_came_is_named(void **state)
     vp_roster_release(&roster);
 }
 
-/* A start that lasts as long as another start does not count twice. */
+/* Time before vp_roster_restart() does not count: the ranks get a full start
+ * limit after the supervisor was frozen. */
 static void test_a_frozen_start_starts_anew(void **state)
 {
     struct vp_roster roster;
@@ -56,7 +58,7 @@ static void test_a_frozen_start_starts_anew(void **state)
     assert_int_equal(vp_roster_judge(&roster, 119 * SECOND, &diagnosis),
                      VP_OUTCOME_FAILED);
     assert_int_equal(diagnosis.cause, VP_CAUSE_ABSENT);
-    /* Unless mpirun has ended. */
+    /* After mpirun has ended there is no new start limit. */
     roster.start_ns = VP_ROSTER_ENDED;
     vp_roster_restart(&roster, 119 * SECOND);
     assert_int_equal(vp_roster_judge(&roster, 120 * SECOND, &diagnosis),
@@ -64,7 +66,8 @@ static void test_a_frozen_start_starts_anew(void **state)
     vp_roster_release(&roster);
 }
 
-/* At least a minute, five at the end; more if the user says so. */
+/* A job phase lasts at least a minute, saving five minutes; the environment may
+ * set another limit. */
 static void test_phases_have_limits(void **state)
 {
     (void)state;
@@ -88,8 +91,8 @@ static void test_phases_have_limits(void **state)
     }
 }
 
-/* What this process says of itself. */
-/* A rank that has waited for another one begins anew when the wait ends. */
+/* The end of a wait for another rank counts as progress: the time limit starts
+ * again. */
 static void test_waiting_is_no_standstill(void **state)
 {
     struct vp_vitals vitals = { .n_calls = 5, .ran_ms = 100 };
@@ -106,7 +109,7 @@ static void test_waiting_is_no_standstill(void **state)
     assert_int_equal(pace.moved_ns, 12 * SECOND);
 }
 
-/* A rank may say any number. */
+/* A rank may send any number as a time. */
 static void test_huge_times(void **state)
 {
     static const char *const lines[] = {

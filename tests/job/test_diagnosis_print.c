@@ -1,5 +1,5 @@
-/* Diagnoses as text: vital signs, the screen, one line for an error, and many
- * ranks in little room. */
+/* Diagnoses are printed completely: state of a process, table of ranks, one
+ * line for a rank's own error, and a shortened table for many ranks. */
 #include "base/blocking.h"
 #include "base/clock.h"
 #include "job/diagnosis.h"
@@ -29,13 +29,13 @@ static void test_vitals(void **state)
     file = vp_blocking_begin(VP_BLOCKING_FILE, "reading", "/data/x", -1);
     vitals = vp_vitals_read(vp_clock_ns(), 0);
     assert_true(vitals.call_ms >= 1);
-    assert_string_equal(vitals.text, "/data"); /* too short for a word */
+    assert_string_equal(vitals.text, "/data"); /* the call is too recent */
     now = vp_clock_ns() + 4 * SECOND;
     peers = vp_blocking_begin(VP_BLOCKING_PEERS, "waiting", NULL, -1);
     vitals = vp_vitals_read(now, 0);
     assert_true(vitals.call_ms >= 4000 && vitals.wait_ms >= 3000);
     assert_string_equal(vitals.text, "reading /data/x");
-    /* Frozen until a second ago. */
+    /* The process was frozen until a second ago. */
     vitals = vp_vitals_read(now, now - SECOND);
     assert_int_equal(vitals.call_ms, 1001);
     assert_int_equal(vitals.wait_ms, 1001);
@@ -46,7 +46,7 @@ static void test_vitals(void **state)
     assert_string_equal(vp_vitals_read(now, 0).text, "");
 }
 
-/* One screen, whoever is on it. */
+/* The table names the culprit first and then the other ranks. */
 static void test_the_screen(void **state)
 {
     static const struct scenario dead = {
@@ -82,7 +82,7 @@ static void test_the_screen(void **state)
     vp_roster_release(&roster);
 }
 
-/* A rank's own error is one line, whatever the others do. */
+/* The error that a rank reports itself is one line, without a table. */
 static void test_an_error_is_one_line(void **state)
 {
     static const struct scenario failed = {

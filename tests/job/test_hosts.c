@@ -1,5 +1,5 @@
-/* Hosts of a configuration are counted per rank, and a plan for fewer hosts
- * leaves out a lost one. */
+/* Ranks are counted per host of a configuration, and vp_shrink() writes a plan
+ * without the hosts that were lost. */
 #include "config/hosts.h"
 #include "config/load.h"
 #include "config/shrink.h"
@@ -25,7 +25,7 @@ static void load(const char *yaml, struct vp_config *out)
         fail_msg("%s", err.text);
 }
 
-/* ---- What mpirun is asked and given ------------------------------------- */
+/* ---- Hosts of a configuration ------------------------------------------- */
 
 static void test_hosts(void **state)
 {
@@ -55,7 +55,7 @@ static void test_hosts(void **state)
     vp_config_release(&config);
 }
 
-/* ---- Fewer hosts -------------------------------------------------------- */
+/* ---- Plans for fewer hosts ---------------------------------------------- */
 
 static bool is_g(void *ctx, const char *host)
 {
@@ -112,7 +112,7 @@ static bool is_b(void *ctx, const char *host)
     return *host == 'b';
 }
 
-/* Tensor-parallel groups are kept whole. */
+/* vp_shrink() removes whole tensor-parallel groups. */
 static void test_shrink_groups(void **state)
 {
     struct vp_config config, small;

@@ -1,5 +1,6 @@
-/* Messages between ranks and supervisor come back as they were sent, bad ones
- * are refused; the last actions of a rank are kept; addresses are parsed. */
+/* Messages between ranks and supervisor are printed and parsed without loss,
+ * and bad ones are refused. A blackbox keeps a rank's last actions, and
+ * addresses are parsed. */
 #include "job/address.h"
 #include "lib/scenario.h"
 
@@ -118,7 +119,7 @@ static void test_bad_lines_are_refused(void **state)
     }
 }
 
-/* A failure's text may hold anything, and be too long. */
+/* The text of a failure is cut and cleaned so that it fits one line. */
 static void test_failures_fit_a_line(void **state)
 {
     struct vp_message message = { .kind = VP_MESSAGE_WORD }, back;
@@ -163,7 +164,7 @@ static void test_a_blackbox_shows_the_action(void **state)
     assert_int_equal(beat.wait_ms, 0);
     atomic_store(&blackbox.waits_ns, 4 * SECOND);
     assert_int_equal(vp_beat_of(&blackbox, 5 * SECOND, 0).wait_ms, 1001);
-    /* Frozen until 4.5 s: both start anew. */
+    /* The process was frozen until 4.5 s: both times count from there. */
     beat = vp_beat_of(&blackbox, 5 * SECOND, 9 * SECOND / 2);
     assert_int_equal(beat.busy_ms, 500);
     assert_int_equal(beat.wait_ms, 501);
@@ -177,7 +178,7 @@ static void test_a_blackbox_shows_the_action(void **state)
     assert_int_equal(beat.n_actions, 1);
 }
 
-/* The last ones are there, and no others. */
+/* A blackbox holds the last VP_BLACKBOX_LAST actions and no older ones. */
 static void test_a_blackbox_keeps_the_last_actions(void **state)
 {
     struct vp_action action = { .kind = VP_ACTION_F }, last;

@@ -1,5 +1,5 @@
-/* The mpirun command that starts the ranks is right, word by word, for hosts,
- * containers and versions of MPI. */
+/* The mpirun command that starts the ranks is right, argument by argument, for
+ * several hosts, containers and MPI versions. */
 #include "config/load.h"
 #include "job/container.h"
 #include "job/mpirun.h"
@@ -38,7 +38,7 @@ static void load(const char *yaml, struct vp_config *out)
         fail_msg("%s", err.text);
 }
 
-/* Words with spaces between them. */
+/* Joins words with spaces. */
 static char *join(const struct vp_words *words)
 {
     static char text[8192];
@@ -52,7 +52,7 @@ static char *join(const struct vp_words *words)
     return text;
 }
 
-/* An executable file that does what `text` says. */
+/* Creates an executable file bin/`name` with the content `text`. */
 static void make_tool(const char *name, const char *text)
 {
     char path[256];
@@ -62,7 +62,7 @@ static void make_tool(const char *name, const char *text)
     assert_int_equal(chmod(path, 0755), 0);
 }
 
-/* Only what a test makes is found in PATH. */
+/* Sets PATH to a folder that holds only the tools of the test. */
 static void use_own_path(void)
 {
     char here[512], path[600];
@@ -94,7 +94,7 @@ static const char *make_command(int version, const char *yaml,
     return join(out);
 }
 
-/* `want` has @ where the options for root and for many ranks stand. */
+/* `want` has @ in place of the options for root and for oversubscription. */
 static void check_command(int version, const char *yaml, int n_ranks,
                           const char *want)
 {
@@ -112,14 +112,14 @@ static void check_command(int version, const char *yaml, int n_ranks,
              root[geteuid() == 0], is_crowded ? crowd[version >= 5] : "",
              at + 1);
     assert_string_equal(make_command(version, yaml, &words), text);
-    /* One word is one argument, whatever it holds. */
+    /* A word with spaces and shell characters stays one argument. */
     assert_string_equal(words.at[words.n - 1], "a b; $(c).yml");
     vp_words_release(&words);
 }
 
 #define RANKS "/bin/vpipe train a b; $(c).yml"
 
-/* Ranks of one machine have no need of a network, and are given none. */
+/* Ranks of one machine use shared memory, not a network interface. */
 static void test_command(void **state)
 {
     static const char here[] = NINE "stages: 2\ndistributed_backend: mpi\n"
@@ -140,7 +140,7 @@ static void test_command(void **state)
     check_command(0, here, 2,
                   "mpirun --quiet --bind-to none @--hostfile /run/machinefile "
                   "-x VPIPE_SUPERVISOR -n 2 " RANKS);
-    setenv("OMPI_MCA_btl", "self,tcp", 1); /* is the user's to choose */
+    setenv("OMPI_MCA_btl", "self,tcp", 1); /* the user's choice is kept */
     check_command(4, here, 2,
                   "mpirun --quiet --bind-to none @--mca pml ob1 --hostfile "
                   "/run/machinefile -x VPIPE_SUPERVISOR -n 2 " RANKS);
@@ -171,7 +171,7 @@ static void test_command_for_hosts(void **state)
         " : -x VPIPE_SUPERVISOR -n 1 --host b:1 " RANKS);
 }
 
-/* ---- What mpirun is asked and given ------------------------------------- */
+/* ---- Version and environment of mpirun ---------------------------------- */
 
 static const char *value_of(const char *name)
 {
@@ -180,7 +180,7 @@ static const char *value_of(const char *name)
     return value ? value : "";
 }
 
-/* The version that this tool says, with a configuration. */
+/* Opens a fake mpirun that prints `says` as its version. */
 static void open_mpirun(const char *says, const char *yaml,
                         struct vp_mpirun *out)
 {
@@ -227,7 +227,7 @@ static void test_mpirun(void **state)
                         mpirun.memory.path);
     vp_mpirun_close(&mpirun);
 
-    /* On other hosts there are no such folders. */
+    /* With ranks on other hosts no local folders are set. */
     open_mpirun("mpirun (Open MPI) 4.1.4", hosts, &mpirun);
     assert_int_equal(mpirun.version, 4);
     assert_string_equal(value_of("OMPI_MCA_orte_tmpdir_base"), "");
@@ -311,7 +311,7 @@ static void test_containers(void **state)
     add_container("me/vpipe:1.0", "docker run --rm ");
 }
 
-/* All that stands before a command in this image, with this run folder. */
+/* The command line that vp_container_add() puts before a command. */
 static const char *before_command(const char *image, const char *folder)
 {
     struct vp_words words = { 0 };
@@ -325,7 +325,7 @@ static const char *before_command(const char *image, const char *folder)
     return text;
 }
 
-/* Paths are absolute, and whole whatever is in them. */
+/* Mounted paths are absolute; a colon in them is allowed, a comma is refused. */
 static void test_mounts(void **state)
 {
     struct vp_words words = { 0 };

@@ -1,5 +1,5 @@
 /* Connections between ranks and supervisor need the right handshake: wrong,
- * overheard and unfinished ones are refused; sockets have private folders. */
+ * replayed and unfinished ones are refused. Sockets are in private folders. */
 #include "job/address.h"
 #include "job/dial.h"
 #include "job/handshake.h"
@@ -33,8 +33,8 @@
 
 enum { N_RANKS = 3, LIMIT_MS = 10000 };
 
-/* The state of tests that are made with both kinds of sockets: NULL is a local
- * one. */
+/* Test state for tests that run with both kinds of sockets: `tcp`, or NULL for
+ * a local socket. */
 static char tcp[] = "TCP";
 
 static void pause_ms(int ms)
@@ -75,7 +75,8 @@ static struct vp_hello hello_of(int rank)
                               .host = "h" };
 }
 
-/* Serves until a rank has come; -1: none within `ms`. */
+/* Serves until a rank has completed the handshake; returns its connection, or
+ * -1 if none has within `ms`. */
 static int take(struct vp_listener *listener, int ms, struct vp_hello *hello)
 {
     int64_t end = vp_clock_ns() + ms * INT64_C(1000000);
@@ -98,7 +99,7 @@ static void serve(struct vp_listener *listener, int ms)
     assert_int_equal(take(listener, ms, &hello), -1);
 }
 
-/* A rank must come. */
+/* Takes a rank; fails if none connects in time. */
 static void take_rank(struct vp_listener *listener, struct vp_hello *hello)
 {
     int fd = take(listener, LIMIT_MS, hello);
@@ -107,7 +108,7 @@ static void take_rank(struct vp_listener *listener, struct vp_hello *hello)
     close(fd);
 }
 
-/* A child that ends with this process. */
+/* Forks a child that is killed when this process ends. */
 static pid_t start_child(void)
 {
     pid_t pid = fork();
@@ -117,8 +118,8 @@ static pid_t start_child(void)
     return pid;
 }
 
-/* A process that comes as `rank` after `wait_ms`, says a word after it, and
- * stays. Its status is 2 if it was not let in. */
+/* A process that connects with `hello` after `wait_ms`, sends a word after the
+ * handshake, and stays. It exits with status 2 if it was refused. */
 static pid_t start_rank(const char *address, struct vp_hello hello, int wait_ms)
 {
     pid_t pid = start_child();
@@ -142,12 +143,13 @@ static void end_process(pid_t pid)
 
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFSIGNALED(status)); /* it was still there */
+    assert_true(WIFSIGNALED(status)); /* it was still running */
 }
 
 /* ---- Ranks -------------------------------------------------------------- */
 
-/* The kernel knows the pid of a process at a local socket. */
+/* The listener takes the pid of a local socket's peer from the kernel, not from
+ * the hello. */
 static void test_a_rank_comes(void **state)
 {
     struct vp_listener *listener = open_listener(*state == tcp);
@@ -165,7 +167,7 @@ static void test_a_rank_comes(void **state)
     assert_string_equal(hello.machine, "m");
     assert_string_equal(hello.host, "h");
     assert_int_equal(hello.pid, *state == tcp ? 1 : pid);
-    assert_int_equal(recv(fd, more, sizeof(more), 0), 4); /* is not lost */
+    assert_int_equal(recv(fd, more, sizeof(more), 0), 4); /* not lost */
     assert_int_equal(vp_peer_pid(fd, 1), *state == tcp ? 0 : pid);
     assert_int_equal(vp_peer_pid(fd, getpid()), *state == tcp ? 0 : pid);
     assert_int_equal(vp_peer_pid(fd, pid), pid);
@@ -174,7 +176,7 @@ static void test_a_rank_comes(void **state)
     vp_listener_close(listener);
 }
 
-/* ---- By hand ------------------------------------------------------------ */
+/* ---- Handshakes by hand ------------------------------------------------- */
 
 static int connect_by_hand(const struct vp_address *address)
 {
@@ -195,7 +197,8 @@ static int connect_by_hand(const struct vp_address *address)
     return fd;
 }
 
-/* What has come on a connection, as a text; NULL: it is closed. */
+/* Returns the bytes that have arrived on a connection as a string; NULL if the
+ * connection is closed. */
 static const char *heard(struct vp_listener *listener, int fd)
 {
     static char text[1024];
@@ -219,7 +222,7 @@ static void parse(const char *line, struct vp_message *out)
     assert_true(vp_message_parse(text, out));
 }
 
-/* Connects and reads the challenge. */
+/* Connects and reads the challenge into `nonce`. */
 static int be_challenged(struct vp_listener *listener, char *nonce)
 {
     struct vp_address address = address_of(listener);
@@ -232,7 +235,7 @@ static int be_challenged(struct vp_listener *listener, char *nonce)
     return fd;
 }
 
-/* A hello as rank 1 with this token. */
+/* Writes the hello of rank 1 with the proof for `token`. */
 static int make_hello(const char *token, const char *challenge, char *text)
 {
     struct vp_message hello = { .kind = VP_MESSAGE_HELLO,
@@ -248,7 +251,7 @@ static void send_text(int fd, const char *text)
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
-/* All bytes of a handshake, and what is made of them on the next connection. */
+/* All bytes of a recorded handshake are useless on the next connection. */
 static void test_an_overheard_handshake(void **state)
 {
     struct vp_listener *listener = open_listener(*state == tcp);
@@ -275,7 +278,7 @@ static void test_an_overheard_handshake(void **state)
     vp_listener_close(listener);
 }
 
-/* Each is closed, and none is taken for a rank. */
+/* Each wrong hello closes its connection, and none is taken for a rank. */
 static void test_wrong_hellos(void **state)
 {
     enum { TOKEN, FIELD, TWO_LINES, NO_END, N };
@@ -289,7 +292,7 @@ static void test_wrong_hellos(void **state)
 
         if (i == TOKEN)
             n = make_hello("0123456789abcdef", nonce, text);
-        if (i == FIELD) /* the proof is about rank 1 */
+        if (i == FIELD) /* the proof covers the rank, which is 1 */
             text[strlen("hello ") + VP_NONCE_BYTES + VP_PROOF_BYTES] = '2';
         if (i == TWO_LINES)
             memcpy(text + n, "beat start 0 0\n", 16);
@@ -303,8 +306,8 @@ static void test_wrong_hellos(void **state)
     vp_listener_close(listener);
 }
 
-/* A rank that went away before it had the welcome has not come: it tries again.
- * One that stays silent has not come yet. */
+/* A rank that disconnects before it has acknowledged the welcome is not taken,
+ * and may try again. Nor is one that stays silent. */
 static void test_a_welcome_that_was_not_heard(void **state)
 {
     struct vp_listener *listener = open_listener(*state == tcp);
@@ -329,10 +332,11 @@ static void test_a_welcome_that_was_not_heard(void **state)
     vp_listener_close(listener);
 }
 
-/* ---- Places ------------------------------------------------------------- */
+/* ---- Idle connections --------------------------------------------------- */
 
-/* Idle connections that stay open; as many as there are places, and more. They
- * come a moment after the process was made, which must not inherit any. */
+/* Idle connections that stay open, more than the listener has places. They
+ * are opened after a pause, so that the process of the rank is forked before
+ * and inherits none of them. */
 enum { N_IDLE = N_RANKS + 300, IDLE_MS = 300 };
 
 static pid_t start_idle(const struct vp_address *address)
@@ -348,7 +352,8 @@ static pid_t start_idle(const struct vp_address *address)
         pause_ms(1000);
 }
 
-/* The oldest make room, and all are closed when their time is over. */
+/* The oldest idle connections are closed to make room, and all of them when
+ * their time limit has passed. */
 static void test_idle_connections(void **state)
 {
     struct vp_listener *listener = open_listener(*state == tcp);
@@ -381,7 +386,8 @@ static void test_idle_connections(void **state)
     vp_listener_close(listener);
 }
 
-/* When the process may not open another file. */
+/* A rank can connect although the listener's process has reached its limit of
+ * open files. */
 static void test_no_more_files(void **state)
 {
     struct vp_listener *listener = open_listener(*state == tcp);
@@ -405,8 +411,8 @@ static void test_no_more_files(void **state)
     vp_listener_close(listener);
 }
 
-/* Another user is sent away, even one that could enter the folder and knows
- * the token. */
+/* A peer with another user id is refused, even if it could enter the folder and
+ * knows the token. */
 static void test_another_user(void **state)
 {
     struct vp_listener *listener;
@@ -442,7 +448,7 @@ static void test_another_user(void **state)
     vp_listener_close(listener);
 }
 
-/* ---- What a rank believes ----------------------------------------------- */
+/* ---- False supervisors -------------------------------------------------- */
 
 static int listen_by_hand(struct vp_address *address)
 {
@@ -464,13 +470,13 @@ static int listen_by_hand(struct vp_address *address)
 enum conduct {
     CLOSES,
     SAYS_NONSENSE,
-    GUESSES,  /* a proof */
-    REFLECTS, /* the rank's own */
+    GUESSES,  /* sends a wrong proof */
+    REFLECTS, /* sends the rank's proof back */
     IS_RIGHT,
     N_CONDUCTS
 };
 
-/* A supervisor of its own kind, one for each connection. */
+/* Accepts one connection for each conduct and behaves accordingly. */
 static void be_supervisor(int listener, const char *token)
 {
     for (int conduct = 0; conduct < N_CONDUCTS; conduct++) {
@@ -501,7 +507,7 @@ static void be_supervisor(int listener, const char *token)
     }
 }
 
-/* The rank tries again until the other end proves that it knows the token. */
+/* The rank tries again until its peer proves that it knows the token. */
 static void test_false_supervisors(void **state)
 {
     const struct vp_hello hello = hello_of(0);
@@ -532,7 +538,7 @@ static void test_false_supervisors(void **state)
     assert_non_null(strstr(err.text, "cannot be reached (it does not answer); "
                                      "check the key 'network_interface'"));
     close(listener);
-    /* Another program may be given the port meanwhile. */
+    /* Another program may get the port in between, so try up to five ports. */
     for (int i = 0; i < 5; i++) {
         listener = listen_by_hand(&address);
         vp_address_print(&address, text, sizeof(text));
@@ -544,7 +550,7 @@ static void test_false_supervisors(void **state)
     fail_msg("%s", err.text);
 }
 
-/* Where nobody listens at a local socket, a rank does not wait. */
+/* A rank does not wait for a local socket on which no process listens. */
 static void test_a_supervisor_that_is_gone(void **state)
 {
     struct vp_listener *listener = open_listener(false);
@@ -563,7 +569,7 @@ static void test_a_supervisor_that_is_gone(void **state)
                      VP_ERR_INVALID);
 }
 
-/* ---- Folders ------------------------------------------------------------ */
+/* ---- Scratch folders ---------------------------------------------------- */
 
 static bool exists(const char *path)
 {
@@ -583,7 +589,8 @@ static void touch(const char *folder, const char *name)
     close(fd);
 }
 
-/* As a job that was killed leaves it: with files, folders and links in it. */
+/* Makes a scratch folder as a killed job leaves it, with files, folders and
+ * links in it. */
 static void make_left(enum vp_scratch_place place, struct vp_scratch *out)
 {
     struct vp_scratch other;
@@ -598,7 +605,8 @@ static void make_left(enum vp_scratch_place place, struct vp_scratch *out)
     touch(below, "lock");
     snprintf(below, sizeof(below), "%s/link", out->path);
     assert_int_equal(symlink("/tmp", below), 0);
-    /* The lock outlives this process in one that it started. */
+    /* A child process still holds the lock, so the folder is not removed
+     * yet. */
     pid = start_child();
     if (pid == 0)
         for (;;)
@@ -621,7 +629,7 @@ static void test_what_killed_jobs_left(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(places); i++) {
         make_left(places[i], &left);
-        /* A job of the other kind removes it as well. */
+        /* A job that uses the other place removes it as well. */
         assert_int_equal(vp_scratch_make(places[1 - i], &now, NULL), VP_OK);
         assert_false(exists(left.path));
         assert_int_equal(stat(now.path, &st), 0);
@@ -633,7 +641,8 @@ static void test_what_killed_jobs_left(void **state)
     }
 }
 
-/* Folders that look like it, but are not. */
+/* Folders with a similar name that do not belong to vpipe or to this user are
+ * kept. */
 static void test_folders_of_others(void **state)
 {
     char name[64], link[64], wide[128], target[] = "/tmp/vp-listener-XXXXXX";
@@ -654,7 +663,7 @@ static void test_folders_of_others(void **state)
 
     assert_int_equal(vp_scratch_make(VP_SCRATCH_SOCKET, &now, NULL), VP_OK);
     assert_true(exists(name) && exists(link) && exists(wide));
-    if (uid == 0) { /* of another user */
+    if (uid == 0) { /* a folder of another user */
         assert_int_equal(chown(wide, 65534, 65534), 0);
         assert_int_equal(chmod(wide, 0700), 0);
         vp_scratch_remove(&now);
@@ -662,10 +671,10 @@ static void test_folders_of_others(void **state)
         assert_true(exists(wide));
         assert_int_equal(chown(wide, 0, 0), 0);
     }
-    chmod(wide, 0700); /* it may be removed from here on */
+    chmod(wide, 0700); /* now it may be removed */
     vp_scratch_remove(&now);
     assert_int_equal(vp_scratch_make(VP_SCRATCH_SOCKET, &now, NULL), VP_OK);
-    assert_false(exists(wide)); /* now it was ours */
+    assert_false(exists(wide)); /* it belongs to this user again */
     vp_scratch_remove(&now);
 
     assert_int_equal(unlink(link), 0);
@@ -675,7 +684,7 @@ static void test_folders_of_others(void **state)
     assert_int_equal(unlink(wide) | rmdir(target), 0);
 }
 
-/* Where XDG_RUNTIME_DIR cannot be used, /tmp is. */
+/* If XDG_RUNTIME_DIR is unusable, the socket is in /tmp. */
 static void test_runtime_folder(void **state)
 {
     static const char *const bad[] = {
@@ -697,7 +706,7 @@ static void test_runtime_folder(void **state)
     assert_true(exists(address.path));
     vp_listener_close(listener);
     assert_false(exists(address.path));
-    assert_int_equal(rmdir(place), 0); /* nothing is left there */
+    assert_int_equal(rmdir(place), 0); /* the folder is empty */
     for (size_t i = 0; i < VP_COUNT_OF(bad); i++) {
         assert_int_equal(setenv("XDG_RUNTIME_DIR", bad[i], 1), 0);
         listener = open_listener(false);

@@ -1,5 +1,5 @@
-/* Child processes report their status and output, and none is left when their
- * group ends. */
+/* Child processes report their status and output, and no process is left after
+ * their group was ended. */
 #include "job/process.h"
 #include "job/relay.h"
 #include "lib/tempfolder.h"
@@ -98,7 +98,8 @@ static void test_a_status(void **state)
     assert_int_equal(WEXITSTATUS(process.status), 7);
 }
 
-/* Waits for it to be so. */
+/* Waits up to 5 s until the process is ready (`want`) or not. Returns true if
+ * it is. */
 static bool becomes_ready(const struct vp_process *process, bool want)
 {
     for (int i = 0; i < 500; i++) {
@@ -126,8 +127,8 @@ static void test_stopped_and_ready_are_told_apart(void **state)
     assert_false(vp_process_is_ready(process.pid));
 }
 
-/* What a process started goes with it, even if it left its group or does not
- * listen. */
+/* vp_process_end() and vp_process_end_orphans() end all descendants, also one
+ * that left the process group and one that ignores SIGTERM. */
 static void test_nothing_is_left(void **state)
 {
     char *argv[] = { "/bin/sh", "-c",
@@ -152,7 +153,7 @@ static void test_nothing_is_left(void **state)
         assert_false(is_alive(pids[i]));
 }
 
-/* ---- What processes print ----------------------------------------------- */
+/* ---- Output of processes ------------------------------------------------ */
 
 /* Prints `n` lines through a relay to `path`. */
 static enum vp_status print_through(const char *path, const char *n,
@@ -179,7 +180,7 @@ static enum vp_status print_through(const char *path, const char *n,
     return st;
 }
 
-/* All that was printed has arrived when the relay is finished. */
+/* The whole output has arrived when vp_relay_finish() returns. */
 static void test_output_is_copied(void **state)
 {
     struct vp_err err = { .text = "" };
@@ -200,7 +201,8 @@ static void test_output_is_copied(void **state)
     assert_int_equal(n, 9999);
 }
 
-/* More than fits a pipe: the process is not held up by an error. */
+/* An output of more bytes than a pipe holds cannot be written: the process
+ * still runs to its end. */
 static void test_output_that_cannot_be_written(void **state)
 {
     struct vp_err err = { .text = "" };
@@ -230,8 +232,8 @@ static void check_text(const char *path, const char *want)
     assert_string_equal(text, want);
 }
 
-/* What is held comes first when it is released, and to the caller if it never
- * is. */
+/* Output that is held back is written first after vp_relay_release(). Without a
+ * release the caller gets it from vp_relay_finish(). */
 static void test_output_that_is_held(void **state)
 {
     static char much[3 * VP_RELAY_HELD];
@@ -266,7 +268,7 @@ static void test_output_that_is_held(void **state)
     close(to);
 }
 
-/* That is no error of writing. */
+/* A reader that has closed its end is VP_ERR_END, not a write error. */
 static void test_output_whose_reader_has_gone(void **state)
 {
     struct vp_relay *relay;
@@ -284,7 +286,7 @@ static void test_output_whose_reader_has_gone(void **state)
     signal(SIGPIPE, SIG_DFL);
 }
 
-/* Both outputs of a process have places of their own. */
+/* stdout and stderr of a process can go to different files. */
 static void test_both_outputs(void **state)
 {
     char *argv[] = { "/bin/sh", "-c", "echo out; echo err >&2", NULL };
@@ -303,10 +305,11 @@ static void test_both_outputs(void **state)
     close(errors);
 }
 
-/* A reader that pauses gets all, also what is in the pipe at the end. */
+/* A reader that starts late gets all bytes, also those in the pipe at the
+ * end. */
 static void test_output_that_is_read_late(void **state)
 {
-    enum { MUCH = 100 * 1024 }; /* a pipe takes 64 KiB */
+    enum { MUCH = 100 * 1024 }; /* a pipe holds 64 KiB */
     static char much[MUCH];
     char *argv[] = { "/bin/sh", "-c", "sleep 0.3; exec cat <&9 >late", NULL };
     struct vp_process reader;
@@ -331,7 +334,8 @@ static void test_output_that_is_read_late(void **state)
     assert_int_equal(info.st_size, MUCH);
 }
 
-/* A reader that takes nothing is waited for until the second signal. */
+/* vp_relay_finish() waits for a reader that reads nothing until the second
+ * signal has come. */
 static void test_output_that_is_not_read(void **state)
 {
     static char much[256 * 1024];

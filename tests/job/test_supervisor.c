@@ -1,5 +1,5 @@
-/* A supervisor follows real processes that send heartbeats, and names those
- * that die, stop or fail. */
+/* A supervisor receives heartbeats of real processes, and names those that
+ * died, stopped or failed. Unauthenticated connections cannot disturb it. */
 #include "base/machine.h"
 #include "job/address.h"
 #include "job/blackbox_file.h"
@@ -28,17 +28,17 @@
 #include <cmocka.h>
 
 enum { N_RANKS = 3, WATCHDOG = 4 };
-enum { UNHEARD = 3 }; /* exit status of a rank without a receipt */
+enum { UNHEARD = 3 }; /* exit status of a rank without an acknowledgement */
 
-/* ---- Processes that stand for ranks ------------------------------------- */
+/* ---- Processes in the role of ranks ------------------------------------- */
 
 enum conduct {
-    BEATS,      /* until it is asked to stop */
-    FINISHES,   /* its last word is 'done' */
-    FAILS,      /* its last word is an error */
-    NEVER_ENDS, /* beats, and takes no advice but the last */
-    HANGS,      /* before its first step, in a file */
-    WAITS,      /* there, for other ranks */
+    BEATS,      /* sends heartbeats until it is asked to stop */
+    FINISHES,   /* its final message is 'done' */
+    FAILS,      /* its final message is an error */
+    NEVER_ENDS, /* sends heartbeats, ignores requests to stop */
+    HANGS,      /* in a file call before its first step */
+    WAITS,      /* in the same phase, for other ranks */
 };
 
 static atomic_bool asked;
@@ -116,7 +116,7 @@ static void be_rank(const char *address, const char *folder, int rank,
     _exit(heard ? 0 : UNHEARD);
 }
 
-/* A child that ends with this process. */
+/* Forks a child that is killed when this process ends. */
 static pid_t start_child(void)
 {
     pid_t pid = fork();
@@ -134,8 +134,8 @@ struct job {
     pid_t pids[N_RANKS];
 };
 
-/* The state of tests that are made with both kinds of sockets: NULL is a local
- * one. */
+/* Test state for tests that run with both kinds of sockets: `tcp`, or NULL for
+ * a local socket. */
 static char tcp[] = "TCP";
 
 static void open_job(struct job *job, bool by_tcp)
@@ -202,7 +202,7 @@ static void end_job(struct job *job)
     assert_int_equal(rmdir(job->folder), 0);
 }
 
-/* Waits until all ranks have exited, with `want`. */
+/* Waits until all ranks have exited with status `want`. */
 static void check_exits(struct job *job, int want)
 {
     for (int r = 0; r < N_RANKS; r++) {
@@ -228,11 +228,11 @@ static void check_report(struct job *job, int signal, const char *begin,
 
 static const enum conduct all_beat[N_RANKS] = { BEATS, BEATS, BEATS };
 
-/* ---- A job that is frozen ----------------------------------------------- */
+/* ---- Frozen jobs -------------------------------------------------------- */
 
-/* A supervisor and its ranks, in processes of their own. Writes to `ready` when
- * all ranks beat, asks them to stop two seconds later, and ends with status 0 if
- * they did. */
+/* Runs a supervisor and its ranks as a separate job. Writes to `ready` when all
+ * ranks send heartbeats, asks them to stop two seconds later, and exits with
+ * status 0 if they did. */
 static void be_job(int ready)
 {
     struct vp_err err = { .text = "" };
@@ -256,7 +256,7 @@ static void be_job(int ready)
     _exit(outcome == VP_OUTCOME_INTERRUPTED ? 0 : 1);
 }
 
-/* Starts a job in a process group; returns its supervisor's pid. */
+/* Starts a job in a new process group. Returns the pid of its supervisor. */
 static pid_t start_job_apart(void)
 {
     int ready[2], byte;
@@ -285,8 +285,9 @@ static void check_job(pid_t pid)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* For longer than any process may be silent, and than ranks stay without a
- * supervisor: all processes of one job, the supervisor of another. */
+/* Jobs go on after SIGSTOP and SIGCONT, even if they were stopped for longer
+ * than the watchdog and the ranks' limit without a supervisor. One job is
+ * stopped completely, of another one only the supervisor. */
 static void test_frozen_jobs_go_on(void **state)
 {
     pid_t job = start_job_apart(), supervisor = start_job_apart();
@@ -316,7 +317,8 @@ static void test_all_end_well(void **state)
     end_job(&job);
 }
 
-/* The supervisor requests the end of the run, and then reads nothing more. */
+/* The supervisor asks the ranks to stop and then reads nothing more: each rank
+ * notices that its final message was not acknowledged. */
 static void test_a_lost_last_message_is_noticed(void **state)
 {
     struct job job;
@@ -362,7 +364,7 @@ static void test_a_stopped_rank_is_named(void **state)
                      VP_OUTCOME_FAILED);
     assert_true(vp_clock_seconds(start, vp_clock_ns()) < WATCHDOG);
     check_report(&job, 0, "rank 0 on host ", " is stopped: no heartbeat");
-    end_job(&job); /* a stopped process goes, too */
+    end_job(&job); /* also ends a stopped process */
 }
 
 static void test_a_rank_that_hangs_at_the_start_is_named(void **state)
@@ -371,7 +373,7 @@ static void test_a_rank_that_hangs_at_the_start_is_named(void **state)
     struct job job;
 
     (void)state;
-    setenv(VP_JOB_PHASE_VARIABLE, "1", 1); /* then watchdog_seconds counts */
+    setenv(VP_JOB_PHASE_VARIABLE, "1", 1); /* then WATCHDOG is the limit */
     start_job(&job, conduct);
     until_all_came(&job);
     assert_int_equal(vp_supervisor_listen(job.supervisor, WATCHDOG * 2000),
@@ -444,9 +446,9 @@ static void test_nobody_outlives_the_supervisor(void **state)
     rmdir(job.folder);
 }
 
-/* ---- Foreign connections ------------------------------------------------ */
+/* ---- Connections without the token -------------------------------------- */
 
-/* Without a proof. */
+/* Connects without a handshake. */
 static int connect_as_stranger(const char *text)
 {
     struct sockaddr_un local = { .sun_family = AF_UNIX };
@@ -469,7 +471,8 @@ static int connect_as_stranger(const char *text)
     return fd;
 }
 
-/* Reads until the supervisor closes the connection, or has nothing to say. */
+/* Reads all available bytes. Returns true if the supervisor has closed the
+ * connection. */
 static bool is_closed(int fd)
 {
     char text[256];
@@ -481,7 +484,7 @@ static bool is_closed(int fd)
     return n == 0 || errno == ECONNRESET;
 }
 
-/* A peer that does not know the token is not believed, and harms no rank. */
+/* A connection without a valid proof is closed, and no rank is affected. */
 static void test_strangers_are_sent_away(void **state)
 {
 #define ZEROS "00000000000000000000000000000000"
@@ -495,7 +498,7 @@ static void test_strangers_are_sent_away(void **state)
 
     open_job(&job, *state == tcp);
     memset(noise, 'x', sizeof(noise));
-    for (int come = 0; come < 2; come++) { /* before ranks come, and after */
+    for (int come = 0; come < 2; come++) { /* without ranks, with ranks */
         for (size_t i = 0; i <= VP_COUNT_OF(lines); i++) {
             int fd = connect_as_stranger(vp_supervisor_address(job.supervisor));
 
@@ -519,7 +522,8 @@ static void test_strangers_are_sent_away(void **state)
     end_job(&job);
 }
 
-/* Opens idle connections without end, and keeps `n_kept` of them. */
+/* Opens idle connections until it is killed, and keeps the last `n_kept` of
+ * them open. */
 static void flood(const char *address, int n_kept)
 {
     int *kept = calloc((size_t)n_kept, sizeof(*kept));
@@ -533,7 +537,8 @@ static void flood(const char *address, int n_kept)
     }
 }
 
-/* There are fewer places for unknown connections than the flood takes. */
+/* Ranks can connect although idle connections occupy all places for connections
+ * without a handshake. */
 static void test_a_flood_keeps_no_rank_out(void **state)
 {
     struct job job;
@@ -543,7 +548,7 @@ static void test_a_flood_keeps_no_rank_out(void **state)
     pid = start_child();
     if (pid == 0)
         flood(vp_supervisor_address(job.supervisor), N_RANKS + 500);
-    listen_a_while(&job, 1000); /* until all places are taken */
+    listen_a_while(&job, 1000); /* until all places are occupied */
     start_ranks(&job, all_beat);
     until_all_came(&job);
     assert_int_equal(vp_supervisor_n_connected(job.supervisor), N_RANKS);
@@ -555,9 +560,9 @@ static void test_a_flood_keeps_no_rank_out(void **state)
     end_job(&job);
 }
 
-/* ---- Which process is killed -------------------------------------------- */
+/* ---- Which processes are killed ----------------------------------------- */
 
-/* A rank that gives the pid of another process, and hears nothing. */
+/* A rank that sends the pid of another process, and reads nothing. */
 static void be_liar(const char *address, int pid)
 {
     struct vp_hello hello = { .rank = 0, .n_ranks = N_RANKS, .pid = pid };
@@ -573,7 +578,7 @@ static void be_liar(const char *address, int pid)
         pause_ms(1000);
 }
 
-/* Only a process that is at the other end of a connection is. */
+/* The supervisor kills only a process that is the peer of a connection. */
 static void test_a_forged_pid_is_not_killed(void **state)
 {
     struct job job;
@@ -596,7 +601,7 @@ static void test_a_forged_pid_is_not_killed(void **state)
     vp_supervisor_end(job.supervisor, 1000);
     pause_ms(100);
     assert_int_equal(waitpid(victim, &status, WNOHANG), 0);
-    if (*state != tcp) /* the kernel knows the liar's own pid */
+    if (*state != tcp) /* a local socket gives the peer's real pid */
         assert_int_equal(vp_supervisor_n_connected(job.supervisor), 0);
     kill(victim, SIGKILL);
     kill(job.pids[0], SIGKILL);
@@ -604,7 +609,7 @@ static void test_a_forged_pid_is_not_killed(void **state)
     end_job(&job);
 }
 
-/* By TCP, too, a rank that tells its own pid is. */
+/* Over TCP the supervisor kills a stopped rank that sent its real pid. */
 static void test_a_stopped_rank_is_killed_by_tcp(void **state)
 {
     struct job job;
@@ -616,7 +621,7 @@ static void test_a_stopped_rank_is_killed_by_tcp(void **state)
     until_all_came(&job);
     kill(job.pids[0], SIGSTOP);
     assert_int_equal(waitpid(job.pids[0], &status, WUNTRACED), job.pids[0]);
-    assert_true(WIFSTOPPED(status)); /* it cannot end by itself any more */
+    assert_true(WIFSTOPPED(status)); /* it cannot exit by itself any more */
     assert_int_equal(vp_supervisor_end(job.supervisor, 4000), 0);
     assert_int_equal(waitpid(job.pids[0], &status, 0), job.pids[0]);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

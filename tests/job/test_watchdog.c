@@ -1,6 +1,6 @@
-/* The watchdog reads no environment, because getenv() may crash beside
- * MPI_Init(), and ends a process that waits for others after those that hang by
- * themselves. */
+/* The watchdog thread does not call getenv(), which may crash beside
+ * MPI_Init(). It ends a rank that waits for others later than a rank that hangs
+ * by itself. */
 #include "base/blocking.h"
 #include "base/clock.h"
 #include "job/job_phase.h"
@@ -19,10 +19,10 @@
 #include <cmocka.h>
 
 static pthread_t main_thread;
-static atomic_int n_strange_calls; /* of getenv(), by other threads */
+static atomic_int n_strange_calls; /* getenv() calls by other threads */
 static atomic_int n_hangs;
 
-/* In place of libc's. */
+/* Replaces libc's getenv(). */
 char *getenv(const char *name)
 {
     size_t n = strlen(name);
@@ -41,7 +41,8 @@ static void on_hang(const char *line)
     atomic_fetch_add(&n_hangs, 1);
 }
 
-/* It does its work, by a limit of the environment, without looking there. */
+/* The watchdog uses the limit from the environment, which it read before its
+ * thread started. */
 static void test_the_thread_reads_no_environment(void **state)
 {
     const struct timespec pause = { .tv_nsec = 20000000 };
@@ -71,7 +72,8 @@ static void on_long_wait(const char *line)
     atomic_compare_exchange_strong(&wait_ended_ns, &none, vp_clock_ns());
 }
 
-/* The rank that the others wait for hangs for 1 s; they wait for 1.25 s. */
+/* A rank that hangs ends after 1 s, a rank that waits for others after 1.25
+ * s. */
 static void test_a_wait_may_last_longer(void **state)
 {
     const struct timespec pause = { .tv_nsec = 20000000 };

@@ -1,5 +1,5 @@
 /* Models have the published sizes, blocks, lines and tensor names, and can be
- * cut into stages anywhere. */
+ * cut into two stages behind any block. */
 #include "graph/program.h"
 #include "lib/golden.h"
 #include "lib/tiny_model.h"
@@ -17,13 +17,14 @@
 
 /* ---- Sizes -------------------------------------------------------------- */
 
-/* Blocks, lines and untied counts: the original system; tied counts of GPT-2
- * and of BERT with its own vocabulary: the published checkpoints. */
+/* Blocks, lines and untied counts are those of the original vPipe; tied counts
+ * of GPT-2, and of BERT with its own vocabulary, are those of the published
+ * checkpoints. */
 static void published_sizes(void **state)
 {
     static const struct {
         const char *model, *size;
-        int64_t vocab; /* 0: of the size */
+        int64_t vocab; /* 0: vocabulary of the size */
         bool tied;
         int64_t blocks, lines, params;
     } cases[] = {
@@ -87,7 +88,7 @@ static void table_of_models(void **state)
 
 /* ---- Structure ---------------------------------------------------------- */
 
-/* A block as text: operators by letter, '|' between lines. */
+/* Describes a block as text: a letter per operator, '|' between lines. */
 static void describe(const struct vp_graph *graph, int block, char *out,
                      size_t n_bytes)
 {
@@ -173,7 +174,7 @@ static void blocks_and_lines(void **state)
     check_structure("translation", 0.1f, translation, VP_COUNT_OF(translation));
 }
 
-/* Attributes that no shape shows. */
+/* Operator attributes that no tensor shape depends on. */
 static void operator_attributes(void **state)
 {
     static const struct {
@@ -228,13 +229,15 @@ static void operator_attributes(void **state)
 
 /* ---- Names -------------------------------------------------------------- */
 
-/* The part as a line of names_*.txt: name and shape as files hold it. */
+/* Prints the part as a line of names_*.txt: its name and its shape in a
+ * checkpoint file. */
 static void part_line(const struct vp_param *param, const struct vp_part *part,
                       char *out, size_t n_bytes)
 {
     long long rows = part->rows, cols = param->cols;
 
-    /* Weight decay tells matrices from vectors: biases and layer norms. */
+    /* Weight decay is on for matrices and off for vectors (biases, layer
+     * norms). */
     if (!param->decay)
         snprintf(out, n_bytes, "%s %lld", part->name, rows * cols);
     else if (param->stored_transposed)
@@ -296,7 +299,7 @@ static void names_as_published(void **state)
     }
 }
 
-/* Which blocks use a table of another block, and nothing else is tied. */
+/* Only these blocks use the table of another block. */
 static void tied_tables(void **state)
 {
     static const struct {
@@ -336,7 +339,7 @@ static void tied_tables(void **state)
     }
 }
 
-/* ---- Every size and every cut ------------------------------------------- */
+/* ---- All sizes and cuts ------------------------------------------------- */
 
 static void check_cuts(const struct vp_graph *graph)
 {
@@ -405,7 +408,7 @@ static void odd_sizes_and_cuts(void **state)
     }
 }
 
-/* All length buckets of a model share their weights. */
+/* The graphs of all length buckets have the same parameters. */
 static void buckets_share_parameters(void **state)
 {
     static const char *const models[] = { "bert", "gpt2", "translation" };

@@ -1,5 +1,5 @@
-/* Model sizes that cannot work are refused, and Hugging Face's config.json
- * files are read. */
+/* Model sizes that cannot work are refused, and the config.json files of
+ * Hugging Face are read and written. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "lib/golden.h"
@@ -19,14 +19,14 @@
 #define RATE_KEY(field) offsetof(struct vp_model_config, field), 'f'
 #define DIMS_KEY(field) offsetof(struct vp_dims, field), 'd'
 
-/* One field changed in a legal configuration; the message starts with the key
- * to change and is one line. */
+/* One field of a legal configuration is changed. The message is one line and
+ * begins with the key to change. */
 static void refused_sizes(void **state)
 {
     static const struct {
         const char *model;
         size_t at;
-        char kind; /* of the configuration (n, f) or the dims */
+        char kind; /* type of the field: 'n', 'f' or 'd', see above */
         double value;
         const char *want;
     } cases[] = {
@@ -197,7 +197,8 @@ static void json_bert(void **state)
     assert_true(c.eps == 1e-5f && !c.tie_embeddings);
 }
 
-/* The file as Google and NVIDIA wrote it, and as vPipe ships it. */
+/* The BERT configuration that Google and NVIDIA published and the original
+ * vPipe ships. */
 #define GOOGLE_JSON                                                  \
     "{\n  \"attention_probs_dropout_prob\": 0.2,\n"                  \
     "  \"hidden_act\": \"gelu\",\n  \"hidden_dropout_prob\": 0.1,\n" \
@@ -216,7 +217,7 @@ static void json_google(void **state)
     (void)state;
     assert_int_equal(read_json(GOOGLE_JSON "}\n", &model, &c, &err), VP_OK);
     assert_string_equal(model->name, "bert");
-    assert_int_equal(c.vocab, 30528); /* as vPipe rounds it */
+    assert_int_equal(c.vocab, 30528); /* rounded up as in vPipe */
     assert_int_equal(c.hidden, 1024);
     assert_int_equal(c.layers, 24);
     assert_int_equal(c.heads, 16);
@@ -230,7 +231,7 @@ static void json_google(void **state)
                                            "\"pooler_fc_size\": 768}",
                                &model, &c, &err),
                      VP_OK);
-    /* ALBERT, and a type that is none. */
+    /* ALBERT, and a model_type that is not a string. */
     assert_int_equal(
         read_json(GOOGLE_JSON ", \"embedding_size\": 128}", &model, &c, &err),
         VP_ERR_UNSUPPORTED);
@@ -364,7 +365,7 @@ static void json_no_file(void **state)
     assert_int_equal(vp_model_read_json("/", &model, &c, &err), VP_ERR_INVALID);
 }
 
-/* Damaged files: accepted or refused in one line, never a crash. */
+/* Damaged files are parsed, or refused in one line; they never crash. */
 static void json_damaged(void **state)
 {
     static const char *const texts[] = { BERT_JSON "}", GPT2_JSON "}",
@@ -394,7 +395,8 @@ static void json_damaged(void **state)
     }
 }
 
-/* Each model's first size, with every value changed, comes back as it was. */
+/* Each model's first size with every value changed is written and read without
+ * loss. */
 static void json_written_is_read(void **state)
 {
     static const char *const names[] = { "bert", "gpt2", "cpm", "translation" };

@@ -1,5 +1,5 @@
-/* Initial weights have known values and distributions, and are the same numbers
- * in whatever pieces and order they are made. */
+/* Initial weights have known values and distributions, and do not depend on the
+ * pieces or the order in which they are made. */
 #include "base/rng.h"
 #include "lib/tiny_model.h"
 #include "model/normal.h"
@@ -24,7 +24,7 @@ static vp_par find_param(const struct vp_graph *graph, const char *name)
     return VP_NONE;
 }
 
-/* A new array with the initial value; *n_out elements. */
+/* Returns a new array of *n_out elements with the initial value. */
 static float *init_of(const struct vp_graph *graph, vp_par par, uint64_t seed,
                       int64_t *n_out)
 {
@@ -39,7 +39,7 @@ static float *init_of(const struct vp_graph *graph, vp_par par, uint64_t seed,
     return w;
 }
 
-/* Numbers of an independent program; the key weight is rows 32 .. 63. */
+/* Values of an independent program. The key weight is rows 32 to 63. */
 static void init_known_values(void **state)
 {
     static const struct {
@@ -67,7 +67,7 @@ static void init_known_values(void **state)
     vp_graph_release(&graph);
 }
 
-/* The series of note [init] once more, one number at a time. */
+/* The series of note [init], written a second time, for one number. */
 static double twin_log(double x)
 {
     int exponent;
@@ -110,7 +110,8 @@ static float twin_normal(const struct vp_normal *normal, int64_t i)
                    (value * sqrt(-2.0 * twin_log(vp_rng_unit(length)))));
 }
 
-/* Every instruction set gives the bits of the twin, from any number on. */
+/* Every instruction set gives the same bits as the second implementation above,
+ * starting at any element. */
 static void init_any_range(void **state)
 {
     enum { MOST = 400, MANY = 200000 };
@@ -158,7 +159,8 @@ static void init_any_range(void **state)
     free(got);
 }
 
-/* A parameter in pieces is the parameter as a whole: parts, constants, tables. */
+/* A parameter that is made in pieces equals the whole parameter. Covers parts,
+ * constants and tables. */
 static void init_in_pieces(void **state)
 {
     static const char *const models[] = { "bert", "gpt2", "translation" };
@@ -192,8 +194,8 @@ static void init_in_pieces(void **state)
     }
 }
 
-/* A tensor starts the same in a deeper model with other buckets, untied, and
- * differs from every other tensor and seed. */
+/* The initial value depends on name and seed only: not on depth, buckets or
+ * tying. It differs from every other tensor and seed. */
 static void init_by_name(void **state)
 {
     static const char *const name =
@@ -229,8 +231,8 @@ static void init_by_name(void **state)
     vp_graph_release(&b);
 }
 
-/* Mean, deviation, skewness, kurtosis and tail of a normal distribution, with
- * room for five standard errors of n samples. */
+/* Checks mean, deviation, skewness, kurtosis and tail of a normal distribution,
+ * with a tolerance of five standard errors of n samples. */
 static void check_normal(const float *w, int64_t n, double std)
 {
     double sum[5] = { 0 }, tail = 0, root_n = sqrt((double)n);
@@ -301,7 +303,7 @@ static void init_distributions(void **state)
     }
 }
 
-/* A tied use starts as its owner. */
+/* A tied parameter has the initial value of its owner. */
 static void init_tied(void **state)
 {
     struct vp_model_config c = tiny_config("translation", true);
@@ -328,7 +330,7 @@ static void init_tied(void **state)
     vp_graph_release(&graph);
 }
 
-/* Row r is position pad + 1 + r; the values come from fairseq's formula. */
+/* Row r is position pad + 1 + r; the values are those of fairseq's formula. */
 static void init_sinusoids(void **state)
 {
     static const float want[2][9] = {
@@ -362,7 +364,7 @@ static void init_sinusoids(void **state)
     }
     vp_graph_release(&graph);
 
-    /* One and two columns leave no room for a range of frequencies. */
+    /* One or two columns are too few for several frequencies. */
     for (c.hidden = 1; c.hidden <= 3; c.hidden++) {
         float *w;
         int64_t n;

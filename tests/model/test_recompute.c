@@ -1,9 +1,9 @@
-/* Backward reads the values of forward with any set of recomputed operators,
- * for the three models and random graphs, by symbolic execution.
+/* With any set of recomputed operators, backward reads the values that forward
+ * computed: for three models and random graphs, by symbolic execution.
  *
- * A slot holds what follows from the set by definition, and the tail that a ratio
- * means is lowered to the bytes and calls that were recorded when only tails could
- * be recomputed. */
+ * A slot holds exactly the values that follow from the set, and a recompute
+ * ratio is lowered to the bytes and calls that were recorded for it in the
+ * table below. */
 #include "lib/list_interpreter.h"
 
 #include "model/model.h"
@@ -96,9 +96,9 @@ static void every_set_gives_the_gradients_of_a_graph(void **state)
     }
 }
 
-/* Every set of a small model: embed; norm, product, sum; a head whose logits
- * are a sum. The loss overwrites its logits with their gradient, which the sum
- * hands on to products whose W runs later. */
+/* All sets of a small model: embed; norm, product, sum; a head whose logits are
+ * a sum. The loss overwrites its logits with their gradient, which the sum
+ * passes on to products whose W runs later. */
 static void logits_may_be_a_sum(void **state)
 {
     struct facts want = { { 0 }, { 0 } };
@@ -141,14 +141,15 @@ static void logits_may_be_a_sum(void **state)
 }
 
 /* Block 3 of BERT: 0 layer norm, 1 linear with activation, 2 linear, 3 dropout,
- * 4 sum. W runs with B for layer norms, for recomputed operators, and where it reads
- * what R made; what B makes again is carried to W. */
+ * 4 sum. W runs together with B for layer norms, for recomputed operators, and
+ * if it reads a result of R. Values that B computes again are kept for a later
+ * W. */
 static void w_runs_with_b_where_values_go(void **state)
 {
     static const struct {
         uint64_t set;
         bool keep_all;
-        uint64_t later; /* operators whose W runs in a list of its own */
+        uint64_t later; /* operators whose W is in the list W */
     } cases[] = {
         { 0x00, false, 0x6 }, { 0x01, false, 0x6 }, { 0x02, false, 0x4 },
         { 0x04, false, 0x2 }, { 0x18, false, 0x6 }, { 0x00, true, 0x6 },
@@ -180,7 +181,7 @@ static void w_runs_with_b_where_values_go(void **state)
     vp_graph_release(&g);
 }
 
-/* ---- Bytes -------------------------------------------------------------- */
+/* ---- Sizes of spaces ---------------------------------------------------- */
 
 struct account {
     const struct vp_graph *g;
@@ -219,7 +220,7 @@ static const struct vp_op *maker(const struct account *a, vp_val v)
     return i >= a->first_op && i < a->end_op ? &a->g->ops[i] : NULL;
 }
 
-/* True if backward must find the value, which kernels of B cannot make. */
+/* True if backward needs the value and the kernels of B cannot compute it. */
 static bool backward_reads(const struct account *a, vp_val v)
 {
     const struct vp_op *op = maker(a, v);
@@ -240,7 +241,7 @@ static bool is_in_set(const struct account *a, const struct vp_op *op)
            UINT64_C(1) << (op - &a->g->ops[block->first_op]);
 }
 
-/* True if an operator that runs again reads the value. */
+/* True if an operator that R runs again reads the value. */
 static bool r_reads(const struct account *a, vp_val v);
 
 static bool runs_again(const struct account *a, const struct vp_op *op)
@@ -262,9 +263,9 @@ static bool r_reads(const struct account *a, vp_val v)
     return false;
 }
 
-/* By definition: the loss; of operators outside of the sets what backward or R
- * read, in SLOT; of the others what backward reads, in RECOMPUTED. What operators
- * have in aux is theirs alone. */
+/* SLOT holds the loss and, of operators outside of the sets, the values that
+ * backward or R reads. RECOMPUTED holds the values of the other operators that
+ * backward reads. Each aux value belongs to one operator. */
 static void check_bytes(const struct vp_program *p)
 {
     const struct vp_stage_spec *spec = &p->spec;
@@ -320,15 +321,15 @@ static void a_slot_holds_what_the_set_leaves(void **state)
     }
 }
 
-/* Whole blocks never make a slot larger. Single operators can: what they read
- * must be kept, though backward may not need it. */
-/* With `n` minibatches in flight. */
+/* Bytes of a program with `n` minibatches in flight. */
 static int64_t bytes_of(const struct vp_program *p, int n)
 {
     return n * p->n_bytes[VP_SPACE_SLOT] + p->n_bytes[VP_SPACE_RECOMPUTED] +
            p->n_bytes[VP_SPACE_WORK];
 }
 
+/* Sets of whole blocks never make a slot larger. Sets of single operators can:
+ * their inputs must be kept, although backward may not need them. */
 static void whole_blocks_save_memory(void **state)
 {
     (void)state;
@@ -362,9 +363,10 @@ static void whole_blocks_save_memory(void **state)
     }
 }
 
-/* Recomputed inside of backward, a block at a time, a minibatch needs less even
- * if it is the only one in flight: what a block makes again, and what leaves the
- * blocks. As an action of its own, R saves nothing then. */
+/* Recomputation inside of backward, one block at a time, needs less memory even
+ * with one minibatch in flight: the recomputed values of one block, and the
+ * results of all blocks. With a separate R action nothing is saved in this
+ * case. */
 static void blocks_in_backward_lower_the_peak(void **state)
 {
     (void)state;
@@ -403,7 +405,8 @@ static bool is_read(const struct vp_call *call, vp_val v, struct vp_ref place)
     return false;
 }
 
-/* Nothing runs twice, and what other phases read is said to stay. */
+/* B runs `n_recomputed` operators again, each once. A result that a later call
+ * of backward reads is marked as `out_stays`. */
 static void check_again(const struct vp_program *p, int n_recomputed)
 {
     const struct vp_call *calls = p->calls[VP_LIST_B];
@@ -447,8 +450,8 @@ static void backward_runs_what_r_would(void **state)
     }
 }
 
-/* Block 3 of BERT, a feed-forward block: its sum is read by block 4. The last
- * block of a stage has no reader in it. */
+/* Block 3 of BERT is a feed-forward block whose sum block 4 reads. The last
+ * block of a stage has no reader within the stage. */
 static void what_leaves_a_block_is_kept(void **state)
 {
     uint64_t sets[MAX_SETS];
@@ -507,7 +510,8 @@ static void assert_same_program(const struct vp_program *a,
     }
 }
 
-/* No sets, empty sets, and any sets in evaluation. */
+/* An array of empty sets equals no array; in evaluation any sets equal no
+ * array. */
 static void empty_sets_are_no_sets(void **state)
 {
     (void)state;
@@ -537,7 +541,7 @@ static void empty_sets_are_no_sets(void **state)
     }
 }
 
-/* The program has a copy of the sets. */
+/* The program keeps a copy of the sets. */
 static void the_array_may_go(void **state)
 {
     struct vp_stage_spec spec = { .first_block = 1, .n_blocks = 2 };
@@ -651,15 +655,14 @@ static void a_tail_is_lowered_as_recorded(void **state)
     }
 }
 
-/* Blocks 1 and 2 of BERT: a layer norm, product and attention, product,
- * dropout, sum; then a layer norm, product with activation, product, dropout,
- * sum. */
+/* Blocks 2 and 3 of BERT: layer norm, product and attention, product, dropout,
+ * sum; then layer norm, product with activation, product, dropout, sum. */
 static void a_tail_counts_lines_from_the_end(void **state)
 {
     static const struct {
         double ratio;
         uint64_t sets[2];
-        int n_tail, n_lines; /* by the ratio; by the sets */
+        int n_tail, n_lines; /* lines by the ratio; lines by the sets */
     } cases[] = {
         { 0.0, { 0, 0 }, 0, 0 },       { 0.0999, { 0, 0 }, 0, 0 },
         { 0.1, { 0, 0x10 }, 1, 1 },    { 0.45, { 0, 0x1e }, 4, 4 },
@@ -686,7 +689,7 @@ static void a_tail_counts_lines_from_the_end(void **state)
                          cases[i].n_lines);
         assert_int_equal(vp_recompute_any(sets, 2), cases[i].n_lines > 0);
     }
-    sets[0] = 0x6; /* the two operators of a line */
+    sets[0] = 0x6; /* two operators of one line */
     sets[1] = 0x11;
     assert_int_equal(vp_recompute_count_lines(&g, 2, 2, sets), 3);
     vp_graph_release(&g);
@@ -702,7 +705,7 @@ static void lines_without_operators_count(void **state)
     assert_int_equal(vp_recompute_n_lines(&g, 2, 2), 10);
     assert_int_equal(vp_recompute_tail(&g, 2, 2, 0.2, sets, NULL), VP_OK);
     assert_int_equal(sets[0], 0);
-    assert_int_equal(sets[1], 0x8); /* the sum; there is no dropout */
+    assert_int_equal(sets[1], 0x8); /* the sum; without dropout */
     assert_int_equal(vp_recompute_tail_lines(&g, 2, 2, 0.2), 2);
     assert_int_equal(vp_recompute_count_lines(&g, 2, 2, sets), 1);
     vp_graph_release(&g);

@@ -1,5 +1,5 @@
-/* A dashboard asks for its token or cookie and the right host, listens where
- * it was told, and sends lines as events. tests/system/dashboard.sh tests the
+/* A dashboard requires its token or cookie and the right host, listens at the
+ * given address, and sends lines as events. tests/system/dashboard.sh tests the
  * server. */
 #include "base/status.h"
 #include "monitor/access.h"
@@ -135,7 +135,7 @@ static void test_place(void **state)
             fail_msg("%s", bad[i]);
 }
 
-/* A port that is free, and then is not. */
+/* A free port is opened; opening it a second time is refused. */
 static void test_listen(void **state)
 {
     struct vp_listen_place place = { .host = "127.0.0.1" }, again;
@@ -162,7 +162,8 @@ static int make_file(const char *text)
     return fd;
 }
 
-/* Whole lines, as many as fit; a line in the making waits. */
+/* Sends the whole lines that fit; an unfinished line is sent when it is
+ * complete. */
 static void test_events(void **state)
 {
     int fd = make_file("{\"a\": 1}\n{\"b\": 2}\n{\"c\"");
@@ -184,7 +185,7 @@ static void test_events(void **state)
     out[n] = '\0';
     assert_string_equal(out, "id: 27\ndata: {\"c\": 3}\n\n");
     at = 0;
-    n = vp_events_of_lines(fd, &at, out, 80); /* room for one */
+    n = vp_events_of_lines(fd, &at, out, 80); /* space for one event */
     out[n] = '\0';
     assert_string_equal(out, "id: 9\ndata: {\"a\": 1}\n\n");
     assert_int_equal(at, 9);
@@ -192,7 +193,7 @@ static void test_events(void **state)
     assert_int_equal(vp_events_of_lines(fd, &at, out, sizeof(out)), -1);
 }
 
-/* A line that never ends does not stop a stream from ending. */
+/* A line that never ends is an error, so the stream ends. */
 static void test_long_line(void **state)
 {
     static char text[20000], out[32768];

@@ -24,7 +24,7 @@
 
 /* ---- Event records ------------------------------------------------------ */
 
-/* RFC 3720, B.4, and the usual check. */
+/* Test vectors of RFC 3720, B.4, and the common check value. */
 static void test_crc32c(void **state)
 {
     unsigned char bytes[32];
@@ -51,7 +51,8 @@ static void check_bytes(const unsigned char *bytes, size_t n, const char *want)
     assert_string_equal(text, want);
 }
 
-/* Written with the protocol buffers of TensorBoard 2.21. */
+/* The expected bytes were written with the protocol buffers of TensorBoard
+ * 2.21. */
 static void test_event_records(void **state)
 {
     unsigned char bytes[512];
@@ -87,7 +88,8 @@ static void test_event_records(void **state)
         "2832f760");
 }
 
-/* Nothing is written behind the capacity, and no part of a record counts. */
+/* Nothing is written beyond the capacity, and a record that does not fit has
+ * length 0. */
 static void test_event_room(void **state)
 {
     unsigned char bytes[256];
@@ -222,7 +224,7 @@ static void test_status_round_trip(void **state)
                      VP_OK);
     check_same(&live, &read);
     vp_status_release(&read);
-    /* Any part of it is refused in one line. */
+    /* A truncated file is refused in one line. */
     for (size_t n = 0; n + 1 < text.n_bytes; n++) {
         assert_int_equal(vp_status_parse("s", text.at, n, &read, &err),
                          VP_ERR_INVALID);
@@ -231,7 +233,8 @@ static void test_status_round_trip(void **state)
     vp_strbuf_release(&text);
 }
 
-/* Whatever stands in a text, the file is JSON, and what is read can be shown. */
+/* status.json is valid JSON with any text in it, and control characters in it
+ * are not printed. */
 static void test_status_hides_controls(void **state)
 {
     static const char hostile[] = "{\"state\": \"failed\", \"line\": "
@@ -330,7 +333,7 @@ static void test_prometheus(void **state)
     vp_strbuf_release(&text);
 }
 
-/* The reader above refuses what it should. */
+/* The checker of Prometheus text refuses wrong texts. */
 static void test_prometheus_reader(void **state)
 {
 #define HEAD "# HELP vpipe_a Text.\n# TYPE vpipe_a gauge\n"
@@ -531,7 +534,8 @@ static void test_monitor(void **state)
     assert_non_null(strstr(text, "vpipe_run_state{state=\"failed\"} 1\n"));
 }
 
-/* A folder that goes away costs the files, and says so once, at the end. */
+/* If the folder disappears, files are lost, and one message says so at the
+ * end. */
 static void test_monitor_without_a_folder(void **state)
 {
     const struct vp_config keys = { .tensorboard = false };

@@ -1,5 +1,6 @@
-/* The time of a plan follows from a profile: sums over blocks, recomputation by
- * set, messages by link and host, and devices that ranks share. */
+/* The time of a plan is computed from a profile: sums over blocks,
+ * recomputation by set, messages by link and host, sums over groups and
+ * replicas, and devices that several ranks share. */
 #include "plan/costs.h"
 
 #include "model/model.h"
@@ -24,7 +25,8 @@ struct setup {
     struct vp_pricer *pricer;
 };
 
-/* Block b takes 1, 10 and 100 times b + 1; its last set 7 seconds. */
+/* Block b takes 1, 10 and 100 times b + 1 seconds for F, B and W; its last
+ * recompute set takes 7 seconds. */
 static void make_slices(struct setup *setup, int n_members, bool slices)
 {
     const struct vp_model *model = vp_model_find("bert");
@@ -105,8 +107,8 @@ static void price(struct setup *setup, const struct vp_plan *plan,
 
 static const int halves[] = { 2, 3 };
 
-/* Sums over groups come on top of what one rank takes: one of 32 x 32 floats takes 1
- * second and twice the latency. */
+/* The time of sums over a tensor-parallel group is added to the time of the
+ * blocks: a sum of 32 x 32 floats takes 1 second and twice the latency. */
 static void sums_over_groups(void **state)
 {
     struct vp_plan plan = { .n_stages = 2,
@@ -125,17 +127,17 @@ static void sums_over_groups(void **state)
         .bytes_per_second = 4096.0, .seconds = 0.25
     };
     price(&setup, &plan, &schedule, prices, &costs);
-    /* The embedding, attention, feed-forward. */
+    /* Sums of the embedding, attention and feed-forward. */
     assert_float_equal(costs.stages[0].f, 1 + 2 + 3 * 1.5, 1e-9);
     assert_float_equal(costs.stages[0].b, 10 + 20 + 2 * 1.5, 1e-9);
-    /* The output layer has 4 rows. */
+    /* The output layer sums 4 rows. */
     assert_float_equal(costs.stages[1].f, 3 + 2 + 5 + 2 * 1.5, 1e-9);
     assert_float_equal(costs.stages[1].b, 30 + 20 + 50 + 2 * 1.5 + 0.625, 1e-9);
     vp_schedule_release(&schedule);
     vp_plan_costs_release(&costs);
 
-    /* A sum that is recomputed is made again: the last but two operators of block 1,
-     * whose rows of FLOPs count nothing. */
+    /* A sum in a recompute set runs again and takes its time, although it has
+     * no FLOPs. It is the last operator but two of block 1. */
     sets[1] = UINT64_C(1) << (setup.graph.blocks[1].n_ops - 3);
     assert_int_equal(setup.graph
                          .ops[setup.graph.blocks[1].first_op +
@@ -150,7 +152,8 @@ static void sums_over_groups(void **state)
     release(&setup);
 }
 
-/* Ranks of hosts, cores and loads are counted by members: two groups are four ranks. */
+/* Ranks of hosts, cores and loads are counted by members: two groups of two are
+ * four ranks. */
 static void groups_are_several_ranks(void **state)
 {
     static const int together[] = { 0, 0, 0, 0 };
@@ -171,7 +174,7 @@ static void groups_are_several_ranks(void **state)
     setup.profile.between_hosts = (struct vp_profile_link){
         .bytes_per_second = 2048.0, .seconds = 1.0
     };
-    /* Ranks 0 to 2 are on one host: group 1 is on both. */
+    /* Ranks 0 to 2 are on one host, so group 1 is on both hosts. */
     setup.profile.hosts[0] = 3;
     setup.profile.hosts[1] = 1;
     setup.profile.n_hosts = 2;
@@ -180,7 +183,7 @@ static void groups_are_several_ranks(void **state)
     assert_float_equal(costs.stages[1].f, 3 + 2 + 5 + 2 * 4.0, 1e-9);
     vp_schedule_release(&schedule);
     vp_plan_costs_release(&costs);
-    /* Of two hosts with two ranks each, every group has one. */
+    /* With two ranks on each of two hosts, each group is on one host. */
     setup.profile.hosts[0] = 2;
     price(&setup, &plan, &schedule, prices, &costs);
     assert_float_equal(costs.stages[1].f, 3 + 2 + 5 + 2 * 1.5, 1e-9);
@@ -189,7 +192,8 @@ static void groups_are_several_ranks(void **state)
     vp_schedule_release(&schedule);
     vp_plan_costs_release(&costs);
 
-    /* What carries three ranks carries one and a half groups. */
+    /* A device with capacity for three ranks has capacity for one and a half
+     * groups. */
     setup.profile.n_hosts = 0;
     setup.profile.capacity = 3.0;
     plan.devices = together;
@@ -212,8 +216,9 @@ static void groups_are_several_ranks(void **state)
     release(&setup);
 }
 
-/* Rows are gathered or scattered in half the time of a sum: 32 x 32 floats in 0.5
- * seconds and the latency. Gathered rows are not kept, unless the plan says so. */
+/* An all-gather or a reduce-scatter takes half the time of a sum: 0.5 seconds
+ * for 32 x 32 floats, and the latency. Gathered rows are gathered again for W
+ * unless the plan keeps them. */
 static void slices_of_groups(void **state)
 {
     struct vp_plan plan = { .n_stages = 2,
@@ -233,13 +238,15 @@ static void slices_of_groups(void **state)
         .bytes_per_second = 4096.0, .seconds = 0.25
     };
     price(&setup, &plan, &schedule, prices, &costs);
-    /* The embedding is scattered, attention and feed-forward gather and scatter. */
+    /* The embedding has one reduce-scatter; attention and feed-forward have an
+     * all-gather and a reduce-scatter each. */
     assert_float_equal(costs.stages[0].f, 1 + 2 + 5 * 0.75, 1e-9);
     assert_float_equal(costs.stages[0].b, 10 + 20 + 5 * 0.75, 1e-9);
     assert_float_equal(costs.stages[0].w, 100 + 200 + 2 * 0.75, 1e-9);
-    /* Two layer norms and two biases: 192 floats, there and back. */
+    /* The update sums the gradients of two layer norms and two biases: 192
+     * floats, twice around the ring. */
     assert_float_equal(costs.stages[0].update, 2000 + 0.1875 + 0.5, 1e-9);
-    /* The head has 4 rows, which are scattered and gathered. */
+    /* The head scatters and gathers 4 rows. */
     assert_float_equal(costs.stages[1].f, 3 + 2 + 5 + 4 * 0.75 + 0.625, 1e-9);
     assert_float_equal(costs.stages[1].b, 30 + 20 + 50 + 4 * 0.75 + 0.625,
                        1e-9);
@@ -254,8 +261,9 @@ static void slices_of_groups(void **state)
     vp_schedule_release(&schedule);
     vp_plan_costs_release(&costs);
 
-    /* A sum alone does not run again: parts are not kept. With the product before it,
-     * it does; the first product of the block has its rows gathered once more. */
+    /* A reduce-scatter alone in a set does not run again, because its input is
+     * not kept. With the matrix product before it, it does; the first product
+     * of the block then gathers its rows again. */
     plan.keep_gathered = false;
     plan.recompute_sets = sets;
     sets[1] = UINT64_C(1) << (setup.graph.blocks[1].n_ops - 3);
@@ -276,7 +284,8 @@ static void slices_of_groups(void **state)
     release(&setup);
 }
 
-/* Blocks 1 and 3 are the same, and those are measured: 1 2 3 2 5. */
+/* Blocks 1 and 3 are equal and share one measurement, so forward times are 1 2
+ * 3 2 5. */
 static void sums(void **state)
 {
     uint64_t all[VP_PROFILE_MAX_SETS], sets[N_BLOCKS] = { 0 };
@@ -319,8 +328,8 @@ static void sums(void **state)
     release(&setup);
 }
 
-/* Sums of gradients go twice around a ring of replicas; with slices of the
- * optimizer's state once, and then weights, once as they are. */
+/* Gradients go twice around the ring of replicas. With a sharded optimizer they
+ * go once around, and the updated weights once. */
 static void replicas(void **state)
 {
     static const int numbers[] = { 1, 4 };
@@ -354,8 +363,8 @@ static void replicas(void **state)
     release(&setup);
 }
 
-/* Copies of a device with memory of its own take no time of F and B; a thread
- * of the host takes that of a core. */
+/* Copies of a device with its own memory do not add to F and B; on the host a
+ * thread copies, and the time is added. */
 static void swapped(void **state)
 {
     static const double ratios[] = { 1.0, 0.0 };
@@ -396,7 +405,8 @@ static void swapped(void **state)
     release(&setup);
 }
 
-/* Apart from B, weight gradients of what is recomputed still run with B. */
+/* With a separate W, the weight gradients of recomputed operators still run in
+ * B. */
 static void moved_gradients(void **state)
 {
     uint64_t all[VP_PROFILE_MAX_SETS], sets[N_BLOCKS] = { 0 };
@@ -451,7 +461,7 @@ static void messages(void **state)
     vp_schedule_release(&schedule);
     vp_plan_costs_release(&costs);
 
-    /* Through memory of the host, to another one. */
+    /* Staged through host memory, to another host. */
     plan.edges = &host;
     setup.profile.hosts[0] = setup.profile.hosts[1] = 1;
     setup.profile.n_hosts = 2;
@@ -489,7 +499,7 @@ static void shared_device(void **state)
     assert_float_equal(costs.stages[0].act, 0, 0);
     assert_int_equal(
         vp_plan_forecast_seconds(&schedule, &costs, &together, &err), VP_OK);
-    /* All work, one after the other: 13 blocks' worth of 111 seconds each. */
+    /* All work runs one after the other: blocks worth 13 times 111 seconds. */
     assert_true(together.step >= 64 * 13 * 111.0);
     assert_true(together.step < 1.05 * 64 * 13 * 111.0 + 3000);
     assert_true(apart.step < 0.85 * together.step);
@@ -498,7 +508,7 @@ static void shared_device(void **state)
     release(&setup);
 }
 
-/* Ranks with cores of their own take longer while others compute. */
+/* Ranks with separate cores of one host take longer while others compute. */
 static void load(void **state)
 {
     const int apart[] = { 0, 1 }, same[] = { 3, 3 };
@@ -528,8 +538,8 @@ static void load(void **state)
     vp_schedule_release(&schedule);
     vp_plan_costs_release(&costs);
 
-    /* Both ranks are always at work in the middle of a stream, if the slower one
-     * is; the other waits for it. */
+    /* In the middle of a stream the slower rank always computes; the other one
+     * waits for it part of the time. */
     plan.schedule = "pipedream";
     price(&setup, &plan, &schedule, prices, &costs);
     assert_int_equal(vp_plan_forecast_seconds(&schedule, &costs, &time, &err),
@@ -539,7 +549,7 @@ static void load(void **state)
     vp_schedule_release(&schedule);
     vp_plan_costs_release(&costs);
 
-    plan.devices = same; /* its capacity says it all */
+    plan.devices = same; /* the device's capacity covers the slowdown */
     price(&setup, &plan, &schedule, prices, &costs);
     assert_null(costs.sched.busy);
     vp_schedule_release(&schedule);
@@ -554,10 +564,10 @@ static void load(void **state)
     release(&setup);
 }
 
-/* A rank begins the next group while another one is not done with its update:
+/* A rank begins the next step while another one still runs its update:
  *   0: F 0-1                    B 1333-1443  UPDATE 1443-2443
  *   1:      F 1-13  B 13-1333                UPDATE 1443-5443
- * The second rank waits for the norm, and its list takes longest. */
+ * The second rank waits for the global norm, and its list takes longest. */
 static void groups_follow_each_other(void **state)
 {
     const int uneven[] = { 1, 4 };
@@ -586,7 +596,8 @@ static void groups_follow_each_other(void **state)
     release(&setup);
 }
 
-/* A stream is priced by the minibatch, without its filling and draining. */
+/* The time of a stream is that of one minibatch in the steady state, without
+ * filling and draining the pipe. */
 static void streams(void **state)
 {
     struct vp_plan plan = { .schedule = "pipedream",
@@ -604,7 +615,7 @@ static void streams(void **state)
     price(&setup, &plan, &schedule, prices, &costs);
     assert_int_equal(vp_plan_forecast_seconds(&schedule, &costs, &time, &err),
                      VP_OK);
-    /* The second stage is the slower one: 10 x 111, and its update. */
+    /* The second stage is the slower one: 10 x 111 seconds, and its update. */
     assert_float_equal(time.step, 1110 + 3000, 1e-3);
     assert_float_equal(time.per_mb, time.step, 0);
     assert_float_equal(time.stage_busy[0], 333 + 2000, 1e-6);

@@ -1,4 +1,5 @@
-/* Balancing finds the best of all partitions, and known answers. */
+/* vp_plan_balance() finds the best of all partitions; random cases are compared
+ * with brute force, others with known answers. */
 #include "plan/balance.h"
 
 #include "base/rng.h"
@@ -20,7 +21,8 @@ struct best {
     int partition[MAX_BLOCKS];
 };
 
-/* The value of a partition; costs are whole numbers, so sums are exact. */
+/* Computes the maximum and the sum of squares of the stage costs. Costs are
+ * integers, so the sums are exact. */
 static void judge(const double *costs, int n, int n_stages,
                   const int *partition, double *max, double *squares)
 {
@@ -37,8 +39,8 @@ static void judge(const double *costs, int n, int n_stages,
     }
 }
 
-/* All partitions in order of their cuts, earliest first; the first best one
- * wins. */
+/* Tries all partitions, early cuts first. Of equally good ones the first is
+ * kept. */
 static void try_all(const double *costs, int n, int n_stages, int stage,
                     int left, int *partition, struct best *best)
 {
@@ -68,7 +70,7 @@ static uint32_t draw(uint32_t round, uint32_t i, uint32_t n)
 
 static void equals_brute_force(void **state)
 {
-    /* Few different costs: many ties. */
+    /* A small number of different costs gives many ties. */
     static const uint32_t kinds[] = { 2, 3, 10, 1000 };
     uint32_t round = 0;
 
@@ -80,7 +82,7 @@ static void equals_brute_force(void **state)
                 int partition[MAX_BLOCKS], trial[MAX_BLOCKS];
                 struct best best = { .max = INFINITY };
 
-                /* Every other time all stages are alike. */
+                /* Every other time the costs are the same on all stages. */
                 for (int i = 0; i < n_stages * n; i++)
                     costs[i] = draw(round, (uint32_t)(repeat % 2 ? i % n : i),
                                     kinds[repeat / 2 % 4]);
@@ -100,13 +102,13 @@ static void known_answers(void **state)
 {
     static const struct {
         int n, n_stages;
-        double costs[9]; /* of a block, on every stage */
+        double costs[9]; /* per block, on every stage */
         int want[4];
     } cases[] = {
         { 8, 4, { 1, 1, 1, 1, 1, 1, 1, 1 }, { 2, 2, 2, 2 } },
         { 9, 4, { 1, 1, 1, 1, 1, 1, 1, 1, 1 }, { 2, 2, 2, 3 } },
         { 5, 2, { 0, 0, 0, 0, 0 }, { 1, 4 } },
-        /* One large block decides; the others are still shared out. */
+        /* One large block sets the maximum; the others are still balanced. */
         { 7, 4, { 1, 1, 1, 1, 1, 1, 9 }, { 2, 2, 2, 1 } },
         { 5, 3, { 9, 1, 1, 1, 1 }, { 1, 2, 2 } },
         { 4, 1, { 4, 3, 2, 1 }, { 4 } },
@@ -127,7 +129,7 @@ static void known_answers(void **state)
     }
 }
 
-/* Two replicas of stage 1 do its work in half the time. */
+/* Stage 1 has two replicas, which halve its costs. */
 static void stages_may_differ(void **state)
 {
     double costs[3 * 8];
@@ -142,8 +144,8 @@ static void stages_may_differ(void **state)
     assert_int_equal(partition[2], 2);
 }
 
-/* Real costs: sums round, but every block is still in one stage, and no stage
- * exceeds the well-known bound, mean + largest block. */
+/* Real costs: sums are rounded, but every block is in exactly one stage, and no
+ * stage exceeds the known bound, mean + largest block. */
 static void many_blocks(void **state)
 {
     enum { N = 1500, N_STAGES = 16 };
@@ -170,7 +172,7 @@ static void many_blocks(void **state)
     assert_true(max <= total / N_STAGES + 1e9);
 }
 
-/* The work of the busiest rank. */
+/* Returns the work of the rank that has most. */
 static double busiest(const double *costs, int n, int n_stages, const int *rank,
                       const int *partition)
 {
@@ -203,8 +205,9 @@ static void try_ranks(const double *costs, int n, int n_stages, int stage,
     }
 }
 
-/* Ranks with two stages, in turn or in a V: never worse than stages that are
- * balanced one by one, and mostly the best partition there is. */
+/* Ranks with two stages each, in turn or in a V: the busiest rank never has
+ * more work than with stages that are balanced separately, and in 4 of 5 cases
+ * the least possible. */
 static void ranks_are_balanced(void **state)
 {
     int n_cases = 0, n_best = 0, n_better = 0;

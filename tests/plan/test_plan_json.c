@@ -1,5 +1,5 @@
-/* Plans become literal JSON and come back, random ones too; each mistake in a
- * plan is refused with its place. */
+/* Plans are printed as literal JSON and parsed without loss, random plans too.
+ * Each mistake in a plan is refused with its place. */
 #include "plan/plan_json.h"
 
 #include "base/rng.h"
@@ -191,7 +191,7 @@ static void literal_text(void **state)
     vp_arena_release(&arena);
 }
 
-/* ---- There and back ----------------------------------------------------- */
+/* ---- Round trips -------------------------------------------------------- */
 
 enum { MAX_STAGES = 8, MAX_BLOCKS = 40, MAX_RANKS = 40 };
 
@@ -365,7 +365,7 @@ static void there_and_back(void **state)
     }
 }
 
-/* A list of actions is longer than a line of a configuration may be. */
+/* A list of actions may be longer than a line of a configuration. */
 static void long_lines(void **state)
 {
     enum { N = 20000 };
@@ -404,7 +404,8 @@ static void too_many_stages(void **state)
     vp_arena_release(&arena);
 }
 
-/* What a file does not name. */
+/* Plans in the format of the original vPipe: keys that the file does not have
+ * get their defaults. */
 static void original_plan(void **state)
 {
     struct vp_arena arena = { NULL };
@@ -426,7 +427,7 @@ static void original_plan(void **state)
     vp_arena_release(&arena);
 }
 
-/* ---- Mistakes of a file ------------------------------------------------- */
+/* ---- Mistakes in a file ------------------------------------------------- */
 
 static void refused_files(void **state)
 {
@@ -564,7 +565,8 @@ static int count_blocks(const struct vp_plan *plan)
     return n;
 }
 
-/* Plans with bytes replaced or removed: refused with a remedy, or taken. */
+/* Plans with bytes replaced or removed are refused with a remedy, or parsed and
+ * printable. */
 static void mutations(void **state)
 {
     int n_taken = 0;
@@ -603,7 +605,7 @@ static void mutations(void **state)
     assert_in_range(n_taken, 500, 19000);
 }
 
-/* ---- Mistakes of a plan ------------------------------------------------- */
+/* ---- Mistakes in a plan ------------------------------------------------- */
 
 static void build(bool tied, struct vp_graph *out)
 {

@@ -1,6 +1,6 @@
-/* Both forms of a profile file come back as they were written, and each
- * mistake is refused with its place; repeated blocks share keys, and rates
- * give estimates. */
+/* Both forms of a profile file (rates, measured blocks) are parsed and printed
+ * without loss, and each mistake is refused with its place. Equal blocks share
+ * a key, and rates give estimates. */
 #include "plan/profile.h"
 
 #include "base/file.h"
@@ -56,7 +56,7 @@ static void build_bert(int64_t layers, struct vp_graph *graph)
         fail_msg("%s", err.text);
 }
 
-/* ---- Forms -------------------------------------------------------------- */
+/* ---- Forms of the file -------------------------------------------------- */
 
 static void coarse_form(void **state)
 {
@@ -148,13 +148,14 @@ static void random_profile(struct vp_device_profile *p,
     }
 }
 
-/* A product with a unit may miss the last bit. */
+/* A number may differ in the last bit after it was multiplied by a unit. */
 static bool is_same(double a, double b)
 {
     return b == a || b == nextafter(a, 0.0) || b == nextafter(a, INFINITY);
 }
 
-/* Print, parse, print: the same text and the same numbers. */
+/* Printing, parsing and printing again gives the same text and the same
+ * numbers. */
 static void round_trip(void **state)
 {
     (void)state;
@@ -215,7 +216,7 @@ static void loads_between_those_measured(void **state)
     assert_true(is_load(vp_profile_load_of(&p, 5), 1.4, 1.4, 2.4));
     assert_true(is_load(vp_profile_load_of(&p, 8), 1.7, 1.4, 3.0));
     assert_true(is_load(vp_profile_load_of(&p, 64), 1.7, 1.4, 3.0));
-    p.loads[0].n_ranks = 1; /* of a stage alone */
+    p.loads[0].n_ranks = 1; /* a load that was measured with one rank */
     assert_true(vp_profile_load_of(&p, 1).update == 2.0);
     assert_true(vp_profile_load_of(&p, 8).update == 3.0);
 }
@@ -353,7 +354,7 @@ static void refusals(void **state)
     }
 }
 
-/* A file that ends anywhere is refused or means something else; no crash. */
+/* A file that is cut at any byte is refused with a place. */
 static void cut_files(void **state)
 {
     struct vp_profile_block blocks[3];
@@ -383,7 +384,8 @@ static bool same_key(struct vp_block_key a, struct vp_block_key b)
     return a.low == b.low && a.high == b.high;
 }
 
-/* BERT: embeddings and attention, ffn, attention, ffn, ..., head. */
+/* BERT has the blocks embeddings and attention, ffn, attention, ffn, ...,
+ * head. */
 static void repeated_blocks(void **state)
 {
     struct vp_block_key keys[9], again[5];
@@ -432,7 +434,7 @@ static void estimates(void **state)
     struct vp_arena arena = { NULL };
     struct vp_device_profile p;
     struct vp_graph graph;
-    double product, norm, peak = 13.45e12 * 0.65; /* 512 rows */
+    double product, norm, peak = 13.45e12 * 0.65; /* efficiency for 512 rows */
 
     (void)state;
     read_coarse(&arena, &p);
@@ -447,7 +449,8 @@ static void estimates(void **state)
                            5 * 10e-6,
                        1e-12);
     assert_float_equal(block.alone.w, 2 * product / peak + 2 * 10e-6, 1e-12);
-    /* Backward reads no result of the second product and of the dropout. */
+    /* Backward reads no result of the second product and of the dropout, so
+     * these take no time in a recompute set. */
     assert_int_equal(block.n_sets, 4);
     assert_float_equal(block.sets[0].seconds, norm + 10e-6, 1e-12);
     assert_float_equal(block.sets[1].seconds, norm + product / peak + 2 * 10e-6,

@@ -1,5 +1,6 @@
-/* The search finds plans that fit and are at most 2 % slower than any that can
- * be enumerated; more memory is never slower; it is quick and repeatable. */
+/* The search finds plans that fit and are at most 2 % slower than the best plan
+ * that enumeration finds. More memory is never slower, and the search is fast
+ * and deterministic. */
 #include "lib/searchlib.h"
 #include "plan/plan_json.h"
 #include "plan/search.h"
@@ -20,11 +21,11 @@
 
 /* ---- Enumeration -------------------------------------------------------- */
 
-/* Every combination of choices of a rank's blocks that is not worse than another
- * one in all costs. */
+/* One combination of recompute sets for the blocks of a rank. Only combinations
+ * that no other one beats in all costs are kept. */
 struct option {
     uint64_t sets[16];
-    double cost[2 * VP_MAX_STAGES]; /* R and what moved to B, per stage */
+    double cost[2 * VP_MAX_STAGES]; /* per stage: R, then the W moved into B */
 };
 
 enum { MAX_OPTIONS = 64 };
@@ -45,7 +46,7 @@ struct enumeration {
     uint64_t sets[16];
     struct options ranks[MAX_RANKS];
     double best;   /* seconds per minibatch */
-    int64_t least; /* bytes of the largest rank, at best */
+    int64_t least; /* bytes of the largest rank in the smallest plan */
 };
 
 static int rank_of(const struct enumeration *e, int s)
@@ -53,7 +54,7 @@ static int rank_of(const struct enumeration *e, int s)
     return e->schedule.stages[s].first_rank;
 }
 
-/* The bytes of a rank with e->sets, and its costs. */
+/* Returns the memory of a rank with the sets of `e`, and writes its costs. */
 static int64_t price_rank(struct enumeration *e, int rank, double *cost)
 {
     int64_t bytes = 0;
@@ -112,7 +113,7 @@ static void keep_option(struct enumeration *e, struct options *to,
     to->n++;
 }
 
-/* Choices of block b and of all behind it that belong to the rank. */
+/* Tries all sets for block b and the later blocks of the rank. */
 static void choose_blocks(struct enumeration *e, int rank, const int *owner,
                           int b, int64_t *least)
 {
@@ -137,7 +138,7 @@ static void choose_blocks(struct enumeration *e, int rank, const int *owner,
     e->sets[b] = 0;
 }
 
-/* Every combination of the ranks' options. */
+/* Prices every combination of the ranks' options. */
 static void simulate_all(struct enumeration *e, const int *owner, int rank)
 {
     struct vp_search_result result;
@@ -196,7 +197,7 @@ static void enumerate_cuts(struct enumeration *e, int s, int left)
     }
 }
 
-/* The best of all plans, by brute force. */
+/* Finds the best of all plans by enumeration. */
 static void enumerate(struct setup *setup, const struct vp_search_input *input,
                       struct enumeration *e)
 {
@@ -233,7 +234,7 @@ static void enumerate(struct setup *setup, const struct vp_search_input *input,
 
 /* ---- Against enumeration ------------------------------------------------ */
 
-/* Whether the search finds a plan in `bytes` for every rank. */
+/* Returns true if the search finds a plan with `bytes` of memory per rank. */
 static bool finds(struct setup *setup, const struct vp_search_input *input,
                   int64_t bytes)
 {
@@ -252,10 +253,10 @@ static bool finds(struct setup *setup, const struct vp_search_input *input,
     return true;
 }
 
-/* What an instance showed. */
+/* Result of one random instance. */
 struct outcome {
-    double ratio;  /* of the search to enumeration */
-    bool at_least; /* found at the least memory of any plan */
+    double ratio;  /* time of the search's plan / time of the best plan */
+    bool at_least; /* the search finds a plan in the least memory of any plan */
 };
 
 static struct outcome check_instance(struct setup *setup, bool stream)
@@ -299,7 +300,7 @@ static void near_enumeration(void **state)
     int n_least = 0, n_above = 0;
 
     (void)state;
-    search_draws = 0; /* the same instances, whatever ran before */
+    search_draws = 0; /* independent of the tests before */
     for (int g = 0; g < GRAPHS; g++) {
         struct setup setup;
 
@@ -337,8 +338,8 @@ static char *print(const struct vp_search_result *result, int n_blocks)
     return text;
 }
 
-/* 97 blocks on 8 stages, all schedules: below a second, with little memory and
- * with much; the same plan each time. */
+/* 97 blocks on 8 stages, all schedules: the search takes less than a second
+ * with little and with much memory, and finds the same plan each time. */
 static void quick_and_the_same(void **state)
 {
     static const double gigabytes[] = { 2.3, 4, 11.06 };
@@ -395,7 +396,8 @@ static bool swaps(const struct vp_search_result *result)
     return false;
 }
 
-/* Swap is never slower than no swap; where copies are fast it is taken. */
+/* A search that may swap is never slower than one that may not; with fast
+ * copies it swaps. */
 static void swapping(void **state)
 {
     struct vp_arena arena = { NULL };
@@ -441,9 +443,10 @@ static void swapping(void **state)
     vp_arena_release(&arena);
 }
 
-/* ---- More memory -------------------------------------------------------- */
+/* ---- Larger limits ------------------------------------------------------ */
 
-/* With the plans of smaller limits known, a larger limit is never slower. */
+/* A search that is given the plan of the smaller limit is never slower with a
+ * larger limit. */
 static void never_slower(struct setup *setup, const struct vp_plan *base,
                          bool stream, double step)
 {

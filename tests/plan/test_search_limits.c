@@ -1,5 +1,6 @@
-/* The search under conditions: refused candidates, fixed parts, ranks of
- * different memory; and the planners that it is compared with. */
+/* The search passes over refused candidates, keeps the fixed parts of a plan
+ * and respects different limits per rank. The planners that it is compared with
+ * are right as well. */
 #include "lib/searchlib.h"
 #include "plan/planner.h"
 #include "plan/trial.h"
@@ -17,8 +18,8 @@
 
 /* ---- Refusals ----------------------------------------------------------- */
 
-/* Slots that are kept and allow only cuts behind the first block: schedules whose
- * best cut is another one are refused, and passed over. */
+/* The fixed slots allow only a cut behind the first block. The search refuses
+ * schedules whose best cut is elsewhere, and goes on with the others. */
 static void refused_candidates(void **state)
 {
     static const uint64_t one[] = { 1, 0, 0, 0, 0 }, two[] = { 1, 1, 0, 0, 0 };
@@ -63,7 +64,7 @@ static void refused_candidates(void **state)
         fail_msg("%s", err.text);
     assert_int_equal(result.plan.partition[0], 1);
     vp_search_result_release(&result);
-    /* Alone it is an error. */
+    /* Priced directly, such a plan is an error. */
     base.schedule = "1f1b";
     base.partition = partition;
     assert_int_equal(vp_search_price(setup.search, &base, &result, &err),
@@ -71,7 +72,7 @@ static void refused_candidates(void **state)
     release_setup(&setup);
 }
 
-/* ---- What is not free --------------------------------------------------- */
+/* ---- Fixed parts of a plan ---------------------------------------------- */
 
 static void fixed_parts(void **state)
 {
@@ -112,9 +113,9 @@ static void fixed_parts(void **state)
     release_setup(&setup);
 }
 
-/* Swapping that is kept: lists with an entry per stage allow no other number of
- * stages, and sets are read by the partition alone. The arrays are on the heap,
- * where AddressSanitizer sees reads beyond them. */
+/* Fixed swap settings: ratios per stage allow no other number of stages, and
+ * sets per block do not depend on the partition. The arrays are on the heap so
+ * that AddressSanitizer finds reads beyond their ends. */
 static void fixed_swapping(void **state)
 {
     static const double ratios[] = { 0.5, 0.0 };
@@ -155,7 +156,7 @@ static void fixed_swapping(void **state)
     free(swap);
 }
 
-/* A rank with little memory gets what fits there. */
+/* The plan fits if either rank has much less memory than the other. */
 static void different_memory(void **state)
 {
     const struct vp_plan base = { .n_stages = 2, .accumulation_steps = 6 };
@@ -189,8 +190,8 @@ static void different_memory(void **state)
     release_setup(&setup);
 }
 
-/* Where replicas own shards of the optimizer's state, plans are found in less
- * memory: by what a rank does not keep of it. */
+/* With a sharded optimizer the search finds plans in less memory; the
+ * difference is nearly the part of the state that a rank does not keep. */
 static void slices_need_less(void **state)
 {
     static const int replicas[] = { 2, 2, 2, 2 };
@@ -227,7 +228,7 @@ static void slices_need_less(void **state)
     vp_arena_release(&arena);
 }
 
-/* ---- Planners of others ------------------------------------------------- */
+/* ---- Other planners ----------------------------------------------------- */
 
 static double slowest(const struct setup *setup, const int *partition, int n)
 {
@@ -248,7 +249,7 @@ static double slowest(const struct setup *setup, const int *partition, int n)
     return most;
 }
 
-/* The slowest stage of PipeDream's plan is as fast as that of any cut. */
+/* The slowest stage of PipeDream's plan is as fast as that of the best cut. */
 static void pipedream_cuts(void **state)
 {
     const struct vp_plan base = { .n_stages = 3, .accumulation_steps = 4 };

@@ -1,5 +1,6 @@
-/* Plans with own recompute sets for the first minibatches in flight: the costs
- * of slots, full slots, and weight gradients that run late. */
+/* Plans may have separate recompute sets for the first slots: their costs are
+ * right, the search uses them if memory is left, and weight gradients of
+ * recomputed operators may run late. */
 #include "lib/searchlib.h"
 #include "plan/search.h"
 
@@ -13,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* R takes what its slot recomputes, in every minibatch. */
+/* Each R takes the time of the recompute set of its slot. */
 static void slot_costs(void **state)
 {
     static const int partition[] = { 3, 2 };
@@ -71,7 +72,7 @@ static void slot_costs(void **state)
         assert_true(want[s] > first[s] && want[s] < rest[s]);
     }
     assert_float_equal(result.time.step, timing.makespan, 1e-9);
-    assert_ptr_not_equal(result.plan.slots, slots); /* its own copies */
+    assert_ptr_not_equal(result.plan.slots, slots); /* the result owns copies */
     assert_memory_equal(result.plan.slots[1].recompute_sets, kept,
                         sizeof(kept));
     vp_search_result_release(&result);
@@ -81,7 +82,8 @@ static void slot_costs(void **state)
     release_setup(&setup);
 }
 
-/* Memory that is left lets the first slots keep more, which is faster. */
+/* With memory left over, the first slots recompute less, and the plan is
+ * faster. */
 static void slots_are_filled(void **state)
 {
     struct vp_arena arena = { NULL };
@@ -132,7 +134,8 @@ static void slots_are_filled(void **state)
     vp_arena_release(&arena);
 }
 
-/* W of recomputed operators may run late, where that is faster and fits. */
+/* The search lets W of recomputed operators run late where that is faster and
+ * fits. */
 static void late_weight_gradients(void **state)
 {
     int n_late = 0, n = 0;

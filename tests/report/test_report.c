@@ -1,5 +1,5 @@
-/* Reports thin their curves, find causes of lost time, and escape text, for
- * whole folders that are broken or hostile. */
+/* Reports reduce their curves to buckets, find causes of lost time, and escape
+ * text, also for run folders that are broken or hostile. */
 #include "base/strbuf.h"
 #include "report/findings.h"
 #include "report/page.h"
@@ -20,9 +20,9 @@
 
 #include <cmocka.h>
 
-/* ---- Thinning ------------------------------------------------------------- */
+/* ---- Buckets of a curve --------------------------------------------------- */
 
-/* Every value of the points [first, last] is in exactly one bucket. */
+/* The bucket holds the values of exactly the points [first, last]. */
 static void check_bucket(const struct vp_bucket *bucket, int first, int last)
 {
     const struct vp_series_range *range = &bucket->at[0];
@@ -79,8 +79,8 @@ static void test_range_mean(void **state)
 
 /* ---- Findings ------------------------------------------------------------- */
 
-/* A trace of `n_mb` minibatches in which stage s takes ms[s] for F, twice that for
- * B and r_ms[s] for R, one stage on one rank, one after the other. */
+/* Makes a trace of `n_mb` minibatches on one rank per stage, one after the
+ * other: stage s takes ms[s] for F, twice that for B, and r_ms[s] for R. */
 static void make_trace(struct vp_trace *trace, int n_stages, int n_mb,
                        const int *ms, const int *r_ms, int window_ms)
 {
@@ -140,7 +140,7 @@ static void check_shares(const struct vp_limits *l)
 
 static const int none[4];
 
-/* Four stages with four minibatches, 1f1b: 3 of 7 parts are empty. */
+/* Four stages, four minibatches, 1f1b: the bubble is 3/7. */
 static void test_few_minibatches(void **state)
 {
     const struct vp_plan plan = { .schedule = "1f1b",
@@ -167,7 +167,7 @@ static void test_few_minibatches(void **state)
     vp_trace_release(&trace);
 }
 
-/* Of a stream the slowest stage sets the pace. */
+/* In a stream the slowest stage sets the throughput. */
 static void test_slow_stage(void **state)
 {
     struct vp_plan plan = { .schedule = "pipedream",
@@ -197,7 +197,8 @@ static void test_slow_stage(void **state)
     vp_trace_release(&trace);
 }
 
-/* Twice the time: what the slowest stage does not explain is the rest. */
+/* The window is twice as long: time that the slowest stage does not explain is
+ * `rest`. */
 static void test_rest(void **state)
 {
     const struct vp_plan plan = { .schedule = "pipedream",
@@ -212,13 +213,14 @@ static void test_rest(void **state)
     assert_true(fabs(limits.imbalance - 0.25) < 1e-9);
     assert_true(fabs(limits.rest - 0.5) < 1e-9);
     assert_int_equal(limits.n_findings, 2);
-    /* The cause that has a name comes first. */
+    /* A finding with a known cause comes first. */
     assert_non_null(strstr(limits.findings[0].title, "Stage 2 is slow"));
     check_shares(&limits);
     vp_trace_release(&trace);
 }
 
-/* A step that takes less than the simulated one: causes share what was lost. */
+/* A step is faster than the simulated one: the causes are scaled to the time
+ * that was lost. */
 static void test_faster_than_simulated(void **state)
 {
     const struct vp_plan plan = { .schedule = "1f1b",
@@ -332,7 +334,7 @@ static int remove_folder(void **state)
 
 #define EVIL "\"><img src=x onerror=alert(1)></script><script>alert(2)</script>"
 
-/* Nothing of the files becomes a tag, an attribute or a script. */
+/* No text of the files becomes a tag, an attribute or a script. */
 static void test_hostile_folder(void **state)
 {
     static const char config[] = "model_type: '" EVIL "'\nmemory_limit: 1G\n";
@@ -357,10 +359,10 @@ static void test_hostile_folder(void **state)
     assert_null(strchr(page, '\xff'));
     for (at = page; (at = strstr(at, "<script")); at++)
         n_scripts++;
-    assert_int_equal(n_scripts, 2); /* data, and the page's own */
+    assert_int_equal(n_scripts, 2); /* the data, and the page's script */
     assert_non_null(strstr(page, "&quot;&gt;&lt;img src=x"));
     assert_non_null(strstr(page, "checkpoint saved"));
-    /* The namespace of SVG is the only address, and nothing is loaded. */
+    /* The page has no address but the SVG namespace, and loads nothing. */
     assert_null(strstr(page, " src=\""));
     for (at = page; (at = strstr(at, "href=")); at++)
         assert_true(strncmp(at, "href=\"#", 7) == 0);
@@ -394,7 +396,7 @@ static void test_broken_files(void **state)
         vp_strbuf_addf(&text, "%s\n", lines[i]);
     vp_strbuf_adds(&text, STEP(2, "null"));
     vp_strbuf_add(&text, "{\"st\0ep\": 1}\n", 13);
-    vp_strbuf_adds(&text, "{\"step\": 3, \"loss\": 1."); /* being written */
+    vp_strbuf_adds(&text, "{\"step\": 3, \"loss\": 1."); /* unfinished */
     put_file("metrics.jsonl", text.at, text.n_bytes);
     vp_strbuf_release(&text);
     put_text("plan.json", "{\"partition\": [1, ");
@@ -413,7 +415,7 @@ static void test_broken_files(void **state)
     free(page);
 }
 
-/* More lines than are kept: the newest stay, in their order. */
+/* With more lines than are kept, the newest ones stay, in order. */
 static void test_many_events(void **state)
 {
     enum { N = VP_RUN_DATA_EVENTS + 50 };
@@ -458,7 +460,8 @@ static void test_same_bytes(void **state)
     free(b);
 }
 
-/* The hash of an empty script, from openssl. */
+/* The policy holds the hash of an empty script; the expected value is from
+ * openssl. */
 static void test_policy(void **state)
 {
     const struct vp_report_options live = { .live_script = "" };
@@ -494,7 +497,7 @@ static void test_not_a_run(void **state)
     vp_strbuf_release(&page);
 }
 
-/* The page does not grow with the number of steps. */
+/* The size of the page does not grow with the number of steps. */
 static void test_large_run(void **state)
 {
     enum { N_STEPS = 200000 };

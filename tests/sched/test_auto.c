@@ -1,5 +1,5 @@
-/* The schedule `auto` is close to the optimum where that is known, and never
- * behind a named schedule. */
+/* The schedule `auto` is close to the optimum where the optimum is known, and
+ * never slower than a named schedule. */
 #include "lib/auto_problems.h"
 #include "lib/exhaustive.h"
 #include "lib/schedlib.h"
@@ -30,8 +30,8 @@ static bool same_place(const struct vp_schedule *schedule,
     return true;
 }
 
-/* The shortest named schedule with the same placement that fits; INFINITY:
- * none does. */
+/* The makespan of the shortest named schedule that has the same placement and
+ * fits into memory; INFINITY if there is none. */
 static double best_named(const struct vp_sched_config *config)
 {
     const struct vp_generator *generator;
@@ -67,7 +67,7 @@ static double time_auto(const struct random_case *c, int place)
 /* ---- Against the optimum ------------------------------------------------ */
 
 struct gap {
-    int n_cases, n_open; /* optimum not found in time */
+    int n_cases, n_open; /* n_open: optimum not found in time */
     double sum, most;
 };
 
@@ -183,8 +183,9 @@ static void close_to_the_optimum(void **state)
     }
 }
 
-/* The search for the optimum finds it also from far above. One minibatch: the
- * way there and back, and the last weight gradient. */
+/* The exhaustive search finds the same optimum from any starting bound. For one
+ * minibatch the optimum is the chain of forward, backward, messages and the
+ * last W. */
 static void the_optimum_is_one(void **state)
 {
     uint32_t counter = 0;
@@ -251,7 +252,8 @@ static void never_behind_a_named_one(void **state)
                   n_cases);
 }
 
-/* With W inside of B: not behind a schedule that is not split, and no W. */
+/* With W fused into B, `auto` is not slower than any unsplit schedule, and
+ * writes no W. */
 static void fused_lists_compete(void **state)
 {
     uint32_t counter = 1500;
@@ -298,7 +300,8 @@ static void fused_lists_compete(void **state)
         n_shorter, n_cases);
 }
 
-/* At unit costs and with the memory of zb-v nothing is shorter than zb-v. */
+/* With unit costs and the memory of zb-v, `auto` is as short as zb-v, which is
+ * optimal. */
 static void as_good_as_the_closed_forms(void **state)
 {
     struct vp_stage_costs unit = { .f = 1, .b = 1, .w = 1 };
@@ -338,7 +341,8 @@ static void as_good_as_the_closed_forms(void **state)
 
 enum { N_STEPS = 8 };
 
-/* How much longer the best named schedule takes, over all three placements. */
+/* Histogram of the time that the best named schedule takes beyond `auto`, over
+ * all three placements. */
 struct gains {
     int n_cases, n_none, n_better;
     int n[N_STEPS];
@@ -359,7 +363,7 @@ static void add_gain(struct gains *gains, double gain, int place)
     gains->by_place[place]++;
 }
 
-/* Memory: from two thirds of what zb-v keeps to half as much again. */
+/* Each rank keeps 2/3 to 3/2 of the slots that zb-v keeps. */
 static void measure_gain(struct gains *gains, uint32_t *counter)
 {
     int n_ranks = 2 + (int)auto_draw(counter, MAX_P - 1);

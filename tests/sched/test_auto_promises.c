@@ -1,5 +1,6 @@
-/* The schedule `auto` is valid, within its memory, the same every time, and
- * found quickly; it recomputes while it waits, and refuses too little memory. */
+/* The schedule `auto` is valid, within its memory limit, deterministic and
+ * found quickly. It recomputes while a rank is idle, and refuses too little
+ * memory. */
 #include "lib/auto_problems.h"
 #include "lib/schedlib.h"
 #include "sched/schedule.h"
@@ -26,7 +27,7 @@ static char *print_compute(const struct vp_schedule *schedule)
     return text;
 }
 
-/* ---- Other promises ----------------------------------------------------- */
+/* ---- Validity, determinism, memory -------------------------------------- */
 
 static void same_lists_every_time(void **state)
 {
@@ -55,8 +56,8 @@ static void same_lists_every_time(void **state)
     }
 }
 
-/* A printed schedule, made again from its text: the same actions, also those of
- * R, in rings of the same lengths. */
+/* A schedule that is made again from its printed text has the same actions, R
+ * included, and rings of the same lengths. */
 static void its_text_makes_it_again(void **state)
 {
     uint32_t counter = 3500;
@@ -88,7 +89,7 @@ static void its_text_makes_it_again(void **state)
     }
 }
 
-/* Up to 16 ranks and 64 minibatches, in all placements: proven, within memory,
+/* Up to 16 ranks and 64 minibatches in all placements: valid, within memory,
  * and run by the checked executor. */
 static void sweep_is_proven(void **state)
 {
@@ -138,7 +139,7 @@ static void sweep_is_proven(void **state)
     print_message("%d schedules proven\n", n_cases);
 }
 
-/* Ranks and stages have their own sizes: bytes, say. */
+/* Limits of ranks and sizes of stages may differ, and may be bytes. */
 static void memory_in_bytes(void **state)
 {
     static const double ranks[] = { 30e6, 20e6, 9e6 };
@@ -183,8 +184,8 @@ static void too_little_memory_is_refused(void **state)
                      VP_ERR_INVALID);
 }
 
-/* R stands where it costs nothing: 0F 0-1, R 1-3, then the gradient at 4. With
- * one slot a second minibatch waits for all that. */
+/* R runs while the rank is idle: 0F 0-1, R 1-3, gradient at 4. With one slot
+ * the second minibatch starts after the first has ended. */
 static void recomputes_while_it_waits(void **state)
 {
     static const bool first[] = { true, false };
@@ -219,7 +220,8 @@ static void recomputes_while_it_waits(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* Half stages in a V fill the pipe faster, unless messages are slow. */
+/* Half stages in a V fill the pipe faster; with slow messages whole stages
+ * win. */
 static void the_best_of_several(void **state)
 {
     struct vp_stage_costs whole[4], half[8];
@@ -258,7 +260,7 @@ static void the_best_of_several(void **state)
                      VP_OK);
     assert_int_equal(best, 0);
     vp_schedule_release(&schedule);
-    /* The second one does not fit into memory; then neither does. */
+    /* Only the first configuration fits into memory; then neither does. */
     costs[0].latency = costs[1].latency = 0;
     configs[0].limits = configs[1].limits = &limits;
     assert_int_equal(vp_schedule_make_best(configs, 2, &schedule, NULL, &err),
@@ -271,7 +273,8 @@ static void the_best_of_several(void **state)
     assert_non_null(strstr(err.text, "rank 2 may keep 0.5"));
 }
 
-/* All three placements of 8 ranks and 32 minibatches. */
+/* Planning 8 ranks and 32 minibatches in all three placements takes less than
+ * 50 ms of CPU time. */
 static void fast_enough(void **state)
 {
     uint32_t counter = 4000;

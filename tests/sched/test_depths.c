@@ -1,6 +1,6 @@
-/* Schedules with warm-up depths given by hand hang only where the order of
- * their actions does. Checked by the validator and by an executor that shares
- * no code with it. */
+/* Schedules with explicit warm-up depths deadlock only if the order of their
+ * actions makes them. The validator and an executor that shares no code with it
+ * must agree. */
 #include "lib/checked_executor.h"
 #include "lib/schedlib.h"
 #include "sched/schedule.h"
@@ -18,7 +18,7 @@
 static const char *const names[] = { "pipedream", "macrobatch", "1f1b",
                                      "zb-h1" };
 
-/* Both proofs must say `want`. */
+/* The validator and the executor must both accept (`want`) or both refuse. */
 static void check(const struct vp_schedule *schedule, bool want, uint32_t seed)
 {
     struct vp_err err = { .text = "" };
@@ -40,8 +40,9 @@ static void check(const struct vp_schedule *schedule, bool want, uint32_t seed)
 
 /* ---- One rank per stage ------------------------------------------------- */
 
-/* A stage of a smaller depth than the next one waits for a gradient before it
- * has sent what the next one needs to make it. */
+/* A stage with a smaller depth than the next stage deadlocks: it waits for a
+ * gradient before it has sent all activations that the next stage needs
+ * first. */
 static bool can_run(const int *depth, int n_stages)
 {
     for (int s = 1; s < n_stages; s++)
@@ -121,8 +122,8 @@ static void set_rings(struct vp_schedule *schedule, int n)
     }
 }
 
-/* With a ring of one buffer per message only the order of the lists counts.
- * The shortest proof says the same as a long one. */
+/* With rings of one buffer per message only the order of the lists can cause a
+ * deadlock. vp_schedule_proof_mb() minibatches prove the same as 100. */
 static void depths_of_replicas(void **state)
 {
     int n_run = 0, n_refused = 0;
@@ -161,7 +162,7 @@ static void depths_of_replicas(void **state)
     assert_true(n_refused > 300);
 }
 
-/* ---- Sizes -------------------------------------------------------------- */
+/* ---- Ring lengths ------------------------------------------------------- */
 
 static void literal_rings(void **state)
 {
@@ -178,7 +179,8 @@ static void literal_rings(void **state)
           { 2, 2, 2, 0 } },
         { "pipedream", 3, { 3, 1, 0 }, { 1, 2, 1 }, { 0, 3, 3 }, { 3, 2, 0 } },
         { "zb-h1", 3, { 2, 1, 0 }, { 1, 1, 1 }, { 0, 4, 4 }, { 2, 3, 0 } },
-        /* As many as the stage before has in flight. */
+        /* Rings of activations hold all minibatches that the previous stage has
+         * in flight. */
         { "pipedream", 2, { 4, 0 }, { 1, 1 }, { 0, 5 }, { 2, 0 } },
         { "macrobatch", 3, { 6, 6, 1 }, { 1, 1, 1 }, { 0, 8, 7 }, { 2, 2, 0 } },
         { "1f1b", 2, { 9, 2 }, { 1, 1 }, { 0, 10 }, { 2, 0 } },
@@ -206,7 +208,8 @@ static void literal_rings(void **state)
     }
 }
 
-/* Pieces of a stream share the rings, and are the whole when put together. */
+/* All pieces of a stream have the same rings, and their concatenation is the
+ * whole. */
 static void pieces_of_deep_stages(void **state)
 {
     enum { N = 40, PIECE = 7 };
@@ -247,7 +250,7 @@ static void pieces_of_deep_stages(void **state)
     vp_schedule_release(&whole);
 }
 
-/* A stage of greater depth than the one after it does not hold it up. */
+/* A stage with a greater depth than its successor does not delay it. */
 static void deep_stages_cost_no_time(void **state)
 {
     static const int depth[] = { 9, 3, 0 };
@@ -292,7 +295,8 @@ static void too_much_in_flight(void **state)
     assert_non_null(strstr(err.text, "give a smaller depth"));
 }
 
-/* A text may have as many slots and replicas as it likes. */
+/* Slots times replicas of a text may exceed an int: the ring length is clamped
+ * to INT_MAX. */
 static void too_much_in_a_text(void **state)
 {
     enum { REPLICAS = 4095 };

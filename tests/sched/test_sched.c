@@ -1,5 +1,6 @@
-/* Schedules have their literal staircases, and the bubble and slots of theory
- * over a full sweep, with replicas and streams cut in pieces. */
+/* Generators write the literal staircases; over a full sweep of stages and
+ * minibatches the bubble and the slots equal theory. Replicas, and streams that
+ * are cut into pieces, are covered as well. */
 #include "lib/checked_executor.h"
 #include "lib/schedlib.h"
 #include "sched/schedule.h"
@@ -142,8 +143,9 @@ static void early_recompute_precedes_the_gradient(void **state)
 
 /* ---- Theory ------------------------------------------------------------- */
 
-/* The makespan in units, written down once more: PEERS C1 for many
- * minibatches; for few the last stage's own chain. */
+/* The makespan in units, written here a second time: one formula for many
+ * minibatches, one for few, where the chain of one minibatch through the last
+ * stage is longest. */
 static double known_makespan(const char *name, int s, int m, int v)
 {
     if (strcmp(name, "eval") == 0)
@@ -172,14 +174,14 @@ static void check_slots(const char *name, const struct vp_schedule *schedule,
         else if (strcmp(name, "1f1b") == 0)
             assert_int_equal(n, least(m, n_ranks - s));
         else if (schedule->stages[s].n_versions > 1 || name[0] == 'p')
-            assert_int_equal(n, n_ranks - s); /* streams */
+            assert_int_equal(n, n_ranks - s); /* schedules that are streams */
         else if (strcmp(name, "zb-h1") == 0)
             assert_int_equal(n, least(m, n_ranks));
         else if (strcmp(name, "zb-h2") == 0 && m >= 2 * n_ranks - 1)
             assert_int_equal(n, 2 * n_ranks - 1);
         else if (strcmp(name, "eval") == 0)
             assert_int_equal(n, 1);
-        if (strcmp(name, "zb-v") == 0) /* both stages of a rank: as 1f1b */
+        if (strcmp(name, "zb-v") == 0) /* a rank has the memory of 1f1b */
             assert_true(n + schedule->stages[2 * n_ranks - 1 - s].n_slots <=
                         2 * n_ranks);
     }
@@ -219,7 +221,7 @@ static void theory_is_reached_everywhere(void **state)
         int first = two ? 2 : 1, last = two ? 2 : MAX_V;
 
         if (generator->planned || strncmp(generator->name, "v-", 2) == 0)
-            continue; /* test_auto.c; slower for less memory: test_sched_v.c */
+            continue; /* `auto`: test_auto.c; v-*: test_sched_v.c */
         if (!generator->chunks)
             last = 1;
         for (int v = first; v <= last; v++)
@@ -229,7 +231,8 @@ static void theory_is_reached_everywhere(void **state)
     }
 }
 
-/* Evaluation in the placement of zb-v, and in the rings of its training. */
+/* Evaluation with the placement of zb-v needs no longer rings than its
+ * training. */
 static void evaluation_in_a_v(void **state)
 {
     (void)state;
@@ -256,7 +259,8 @@ static void evaluation_in_a_v(void **state)
         }
 }
 
-/* With recomputation R is work, too, and early it is off the way back. */
+/* Recomputation counts as work; early recomputation does not delay the gradient
+ * on its way back. */
 static void theory_with_recompute(void **state)
 {
     static const char *const names[] = { "1f1b", "gpipe", "interleaved" };
@@ -287,7 +291,7 @@ static void theory_with_recompute(void **state)
 
                     assert_valid(&schedule);
                     timing = simulate(&schedule, cost);
-                    if (i != 2) /* 1f1b and gpipe reach it */
+                    if (i != 2) /* 1f1b and gpipe reach the bound */
                         assert_true(timing.makespan == want);
                     assert_true(timing.makespan >= want);
                     assert_true(fabs(vp_schedule_theory(&config, &cost) -
@@ -297,7 +301,8 @@ static void theory_with_recompute(void **state)
                 }
 }
 
-/* At other costs it is what no order can beat. */
+/* With other costs the theory is a lower bound that no order of actions can
+ * beat. */
 static void theory_is_a_bound(void **state)
 {
     bool all[4 * MAX_S];
@@ -360,7 +365,8 @@ static void default_depths(void **state)
                 cases[i].want[s]);
 }
 
-/* One buffer beyond what is kept for each rank that sends to one. */
+/* A ring has one buffer for each value that is kept, and one more for each rank
+ * that sends to one receiver. */
 static void rings_with_replicas(void **state)
 {
     static const struct {
@@ -419,8 +425,9 @@ static void replicas_are_proven(void **state)
     }
 }
 
-/* The version rule, from the text of the design: m of stage s is in round
- * (m - b) / R, which runs on v_b + max(0, r - W). */
+/* Weight versions, by the rule in schedule.h: minibatch m of stage s is in
+ * round r = (m - segment_begin) / replicas, which uses version version_begin +
+ * max(0, r - depth). */
 static void stream_versions(void **state)
 {
     int replicas[] = { 2, 1, 3 }, begin[] = { 5, 11, 4 };
@@ -490,8 +497,8 @@ static void macrobatch_versions(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* Cuts a stream at random places: the pieces of each rank, one after the
- * other, are the whole. */
+/* Cuts a stream at random places. The concatenated pieces of each rank must
+ * equal the whole list. */
 static void check_pieces(const struct vp_sched_config *whole_config,
                          uint32_t *counter)
 {
@@ -564,7 +571,7 @@ static void pieces_make_the_whole(void **state)
     }
 }
 
-/* A stream that ran empty and goes on: versions and updates are those of the
+/* A stream is drained and continued: its versions and updates are those of the
  * stream that never stopped. */
 static void stream_goes_on(void **state)
 {

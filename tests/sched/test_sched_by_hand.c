@@ -1,5 +1,6 @@
-/* Lists of actions that were written or read become complete schedules with the
- * theory of a known schedule; bad lists are refused. */
+/* Lists of actions that are given as text become complete schedules: same
+ * slots, same theoretical bubble as a generated schedule. Bad lists are
+ * refused. */
 #include "base/strbuf.h"
 #include "lib/schedlib.h"
 
@@ -15,10 +16,11 @@
 
 #include <cmocka.h>
 
-/* ---- Lists by hand ------------------------------------------------------ */
+/* ---- Lists given as text ------------------------------------------------ */
 
-/* What a generator wrote, read again, is the same schedule; also with other
- * passes than those of the text. */
+/* Prints a generated schedule and gives the text to vp_schedule_make(): the
+ * result has the same actions and slots. With `more`, the passes also add
+ * recomputation and a global norm, which the text does not have. */
 static void check_by_hand(const struct vp_sched_config *config, bool more)
 {
     static const bool all[8] = {
@@ -68,7 +70,7 @@ static void generated_lists_by_hand(void **state)
                 continue;
             if (n % 3 == 0 && !generator->planned)
                 config.replicas = generator->chunks ? same : mixed;
-            /* auto makes other lists where it has to recompute. */
+            /* auto writes different lists if it recomputes. */
             check_by_hand(&config, n % 2 && !generator->planned);
         }
 }
@@ -111,7 +113,7 @@ static void bad_lists_by_hand(void **state)
     }
 }
 
-/* Stage 0 on rank 1, stage 1 on rank 0. */
+/* Stage 0 is on rank 1, stage 1 on rank 0: no generator writes that. */
 static void odd_placement_has_no_base(void **state)
 {
     static const char text[] = "stages=2 minibatches=1 rank=1,0\n"
@@ -129,9 +131,9 @@ static void odd_placement_has_no_base(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* ---- Theory of lists that were read ------------------------------------- */
+/* ---- Theory of parsed lists --------------------------------------------- */
 
-/* The text with another name in front. */
+/* Parses `text` with its schedule name replaced by `name`. */
 static struct vp_schedule read_as(const char *name, const char *text)
 {
     struct vp_strbuf all = VP_STRBUF_INIT;
@@ -146,8 +148,9 @@ static struct vp_schedule read_as(const char *name, const char *text)
     return schedule;
 }
 
-/* The name's own theory if all stages cost the same, and a bound under any
- * name. */
+/* The theoretical bubble of parsed lists is a lower bound under any name. Under
+ * its own name it equals the generator's if all stages cost the same
+ * (`even`). */
 static void check_read(const struct vp_sched_config *config,
                        struct vp_stage_costs cost, bool even)
 {
@@ -217,7 +220,8 @@ static void theory_of_read_lists(void **state)
     }
 }
 
-/* The memory that v-auto was given is not part of the text: the lists show it. */
+/* The text does not hold the memory limit of v-auto; the theory derives it from
+ * the lists. */
 static void theory_of_read_memory(void **state)
 {
     (void)state;
@@ -232,13 +236,13 @@ static void theory_of_read_memory(void **state)
         }
 }
 
-/* Bounds of lists that no generator writes, counted by hand: two stages, the
- * first on rank 1; stage 0 recomputes before or after its gradient arrives. */
+/* Bounds counted by hand for lists that no generator writes: two stages, the
+ * first on rank 1. Stage 0 recomputes after or before its gradient arrives. */
 static void theory_of_an_odd_placement(void **state)
 {
     static const struct {
         const char *list;
-        double makespan; /* of F F R B W, with R 3 and the others 1 */
+        double makespan; /* R takes 3, each other action 1 */
     } cases[] = {
         { "0F0 0SEND_ACT0 0RECV_GRAD0 0R0 0B0", 2 + 2 + 3 + 2 },
         { "0F0 0SEND_ACT0 0R0 0RECV_GRAD0 0B0", 2 + 2 + 2 },

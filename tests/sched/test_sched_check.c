@@ -1,5 +1,5 @@
-/* Bad configurations and lists with one fault are refused; on thousands of
- * broken schedules the validator agrees with an executor that asserts. */
+/* Bad configurations and lists with one fault are refused. On thousands of
+ * broken schedules the validator agrees with the checked executor. */
 #include "lib/checked_executor.h"
 #include "lib/sched_mutants.h"
 #include "lib/schedlib.h"
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* ---- Staircases --------------------------------------------------------- */
+/* ---- Replica counts ----------------------------------------------------- */
 
 static const int one_two_one[] = { 1, 2, 1 };
 
@@ -198,7 +198,7 @@ static void refusals_name_the_cause(void **state)
     }
 }
 
-/* A stage that warms up more than the one before it can never start. */
+/* A stage with a greater depth than its predecessor can never start. */
 static void depths_that_hang(void **state)
 {
     int bad[] = { 0, 2, 0 }, fine[] = { 2, 2, 0 }, *depths[] = { bad, fine };
@@ -226,7 +226,8 @@ static void depths_that_hang(void **state)
 
 /* ---- Validator against executor ----------------------------------------- */
 
-/* Whether they agree; counts what both say. */
+/* Fails if the validator and three runs of the executor disagree. Counts
+ * invalid schedules in counts[0], valid ones in counts[1]. */
 static void compare(const struct vp_schedule *schedule, uint32_t seed,
                     int counts[2])
 {
@@ -244,8 +245,8 @@ static void compare(const struct vp_schedule *schedule, uint32_t seed,
     counts[valid]++;
 }
 
-/* A walk from a generated schedule: every step is one change, legal ones are
- * kept, so that it drifts away from what generators write. */
+/* A random walk from a generated schedule: each step makes one or two changes.
+ * Valid results are kept, so the walk moves away from generated schedules. */
 static void walk(const struct vp_sched_config *config, int n_steps,
                  uint32_t *counter, int counts[2])
 {
@@ -350,7 +351,7 @@ static void validator_agrees_with_executor(void **state)
     assert_true(counts[0] > 5000 && counts[1] > 1000);
 }
 
-/* What generators write runs, too. */
+/* Generated schedules run in the checked executor, too. */
 static void generated_schedules_run(void **state)
 {
     const struct vp_generator *generator;

@@ -1,5 +1,5 @@
-/* Schedules that swap move values out and in, in order and in time, and
- * recomputed values have buffers of their own. */
+/* Schedules with swap copy values out and in, in the right order and early
+ * enough; recomputed values have separate buffers. */
 #include "lib/checked_executor.h"
 #include "lib/schedlib.h"
 #include "sched/internal.h"
@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-/* What rank 0 does, but for messages. */
+/* The compute and swap actions of rank 0 must equal `want`; messages are left
+ * out. */
 static void assert_list(const struct vp_sched_config *config, const char *want)
 {
     struct vp_schedule schedule = make(config);
@@ -25,8 +26,8 @@ static void assert_list(const struct vp_sched_config *config, const char *want)
     vp_schedule_release(&schedule);
 }
 
-/* With three buffers values come back one backward early, with two they follow
- * the backward that read the buffer. */
+/* With three buffers values return one backward early; with two they return
+ * after the backward that read the buffer. */
 static void lists_by_hand(void **state)
 {
     static const int three[] = { 3, 3, 3, 3 }, two[] = { 2, 2, 2, 2 };
@@ -52,7 +53,8 @@ static void lists_by_hand(void **state)
                 "0R2 0B2 0SWAP_FREE3 0SWAP_IN3 0SWAP_READY3 0R3 0B3 0UPDATE0");
 }
 
-/* Stages whose buffers are not fewer than their slots keep everything. */
+/* Stages that do not have more slots than swap buffers keep all values on the
+ * device. */
 static void too_few_slots_to_swap(void **state)
 {
     static const int three[] = { 3, 3, 3, 3 };
@@ -71,8 +73,8 @@ static void too_few_slots_to_swap(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* Every generator, with and without recomputation: proven, run by the executor
- * that asserts, and read back from its text. */
+/* Every generator, with and without recomputation: valid, run by the checked
+ * executor, and parsed back from its text. */
 static void every_schedule_swaps(void **state)
 {
     uint32_t counter = 0;
@@ -147,8 +149,9 @@ static double time_of(int n_buffers, double copy)
     return makespan;
 }
 
-/* In the steady state a period is F and B, 3 units. What leaves has the time of
- * B, 2; what arrives one action early has that of F, 1. */
+/* In the steady state F and B of one minibatch take 3 units. A copy out can
+ * overlap B (2 units); a copy in that starts one action early can overlap F
+ * (1 unit). */
 static void copies_are_hidden_or_cost_time(void **state)
 {
     double all = time_of(0, 0);

@@ -1,5 +1,5 @@
-/* Schedules are printed and parsed back, bad text is refused with its place;
- * charts of the terminal and SVG are complete. */
+/* A schedule that is printed and parsed again is the same; bad text is refused
+ * with its line and column; terminal charts and SVG pictures are complete. */
 #include "lib/schedlib.h"
 #include "sched/schedule.h"
 
@@ -13,13 +13,14 @@
 
 #include <cmocka.h>
 
-/* ---- Staircases --------------------------------------------------------- */
+/* ---- Literal text ------------------------------------------------------- */
 
 static const int one_two_one[] = { 1, 2, 1 };
 
 static const bool second_stage[] = { false, true };
 
-/* Messages, slots, versions, rings: the whole text. */
+/* The whole printed text: head line, messages, slots, versions and ring
+ * lengths. */
 static void literal_text(void **state)
 {
     static const struct {
@@ -141,7 +142,8 @@ static void text_round_trip(void **state)
             }
 }
 
-/* Slots that differ from the rule are written and read. */
+/* Slots that differ from the rule (own index mod n_slots) are printed and
+ * parsed. */
 static void odd_slots_survive(void **state)
 {
     struct vp_sched_config config = { .name = "1f1b",
@@ -222,7 +224,8 @@ static void bad_text_names_the_place(void **state)
     }
 }
 
-/* Any bytes: an error or a schedule that can be checked and printed. */
+/* A text with random bytes replaced gives an error, or a schedule that can be
+ * validated and printed. */
 static void parser_survives_noise(void **state)
 {
     static const char letters[] = "0123456789FBWR@v=,: \nSEND_ACTstages";
@@ -259,7 +262,7 @@ static void parser_survives_noise(void **state)
     assert_true(n_read > 100);
 }
 
-/* ---- Pictures ----------------------------------------------------------- */
+/* ---- Charts and SVG ----------------------------------------------------- */
 
 static void literal_chart(void **state)
 {
@@ -312,7 +315,7 @@ static int count(const char *text, const char *word)
     return n;
 }
 
-/* Every tag is closed, every action has its box. */
+/* Every tag is closed, and every action has a box with a title. */
 static void svg_is_complete(void **state)
 {
     static const char *const tags[] = { "svg",  "style",   "defs", "title",

@@ -1,5 +1,5 @@
-/* Simulated times of schedules are right by hand, in the steady state, and over
- * links, credits and one port. */
+/* Simulated times equal times worked out by hand: for two stages, in the steady
+ * state, with slow links, with few buffers and with one port. */
 #include "lib/schedlib.h"
 #include "sched/schedule.h"
 
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* Two stages, one minibatch each way, by hand. */
+/* Two stages and one minibatch, worked out by hand. */
 static void times_by_hand(void **state)
 {
     struct vp_sched_config config = { .name = "1f1b",
@@ -35,7 +35,8 @@ static void times_by_hand(void **state)
     assert_true(t.ranks[0].busy == 8.0 && t.ranks[1].busy == 16.0);
     assert_true(fabs(t.bubble - (1 - 24.0 / 56.0)) < 1e-12);
     vp_timing_release(&t);
-    /* A sender that waits for the link is busy 5 and 1 longer. */
+    /* With send_blocks a sender is busy until the link is free: 5 and 1
+     * longer. */
     table.send_blocks = true;
     assert_int_equal(vp_simulate(&schedule, &table, &t, &err), VP_OK);
     assert_true(t.makespan == 28.0);
@@ -44,7 +45,7 @@ static void times_by_hand(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* In the middle of a stream nobody waits, and the slots are full. */
+/* In the middle of a stream no rank is idle, and all slots are in use. */
 static void steady_state_has_no_bubble(void **state)
 {
     struct vp_sched_config config = { .name = "pipedream",
@@ -57,7 +58,7 @@ static void steady_state_has_no_bubble(void **state)
 
     (void)state;
     assert_valid(&schedule);
-    assert_true(timing.bubble < 0.02); /* the first messages come at once */
+    assert_true(timing.bubble < 0.02); /* the first messages need no wait */
     for (int s = 0; s < 4; s++) {
         assert_int_equal(timing.ranks[s].first_slots, 3 - s);
         assert_int_equal(timing.ranks[s].peak_slots, 4 - s);
@@ -67,7 +68,8 @@ static void steady_state_has_no_bubble(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* A slow link carries one message at a time; credits hold the sender back. */
+/* A slow link carries one message at a time; a sender waits for a free
+ * buffer. */
 static void links_and_credits(void **state)
 {
     struct vp_sched_config config = { .name = "eval",
@@ -80,11 +82,11 @@ static void links_and_credits(void **state)
     struct vp_err err;
 
     (void)state;
-    /* Link 1-11-21-31-41, the last F 41-42. */
+    /* Link busy 1-11-21-31-41, last F 41-42. */
     assert_int_equal(vp_simulate(&schedule, &table, &t, &err), VP_OK);
     assert_true(t.makespan == 42.0);
     vp_timing_release(&t);
-    /* Two buffers: F2 waits for the end of 1F0. */
+    /* Two buffers: 0F2 waits for the end of 1F0. */
     assert_int_equal(schedule.stages[1].n_act_bufs, 2);
     costs[0].act = 0;
     costs[1].f = 10;
@@ -96,7 +98,8 @@ static void links_and_credits(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* The middle of three stages sends both ways; each message takes its port 4. */
+/* The middle one of three stages sends in both directions; each message
+ * occupies the port for 4 units. */
 static void one_port_carries_all(void **state)
 {
     struct vp_sched_config config = { .name = "1f1b",
@@ -111,16 +114,16 @@ static void one_port_carries_all(void **state)
     struct vp_err err;
 
     (void)state;
-    /* Onwards 2-6-10; back 9-13-17; 0B1 17-18. */
+    /* Activations 2-6-10, gradients 9-13-17, 0B1 17-18. */
     assert_int_equal(vp_simulate(&schedule, &table, &t, &err), VP_OK);
     assert_true(t.makespan == 18.0);
     vp_timing_release(&t);
-    /* Back 10-14-18, after what goes onwards. */
+    /* Gradients 10-14-18, after the activations. */
     table.one_port = true;
     assert_int_equal(vp_simulate(&schedule, &table, &t, &err), VP_OK);
     assert_true(t.makespan == 19.0);
     vp_timing_release(&t);
-    /* A port that takes no time is no port. */
+    /* Messages that take no time do not wait for the port. */
     costs[1].act = costs[1].grad = 0;
     assert_int_equal(vp_simulate(&schedule, &table, &t, &err), VP_OK);
     assert_true(t.makespan == 8.0);

@@ -1,5 +1,5 @@
-/* The V-shaped schedules v-half, v-min and v-auto keep the memory that they
- * promise, at the time that they promise. */
+/* The V-shaped schedules v-half, v-min and v-auto stay within the memory that
+ * they promise and take the promised time. */
 #include "lib/checked_executor.h"
 #include "lib/schedlib.h"
 #include "sched/internal.h"
@@ -14,9 +14,9 @@
 
 enum { MAX_S = 16, MAX_M = 64 };
 
-/* What a schedule costs at unit costs, in chunk-times and chunks. */
+/* Idle time and memory of a schedule at unit costs, in units of one chunk. */
 struct facts {
-    int all, span, peak; /* times beyond the work of a rank */
+    int all, span, peak; /* idle time of all, within the span; kept chunks */
 };
 
 static struct facts measure(const struct vp_sched_config *config)
@@ -36,7 +36,8 @@ static struct facts measure(const struct vp_sched_config *config)
     return facts;
 }
 
-/* Chunks that a rank keeps, and the closed form, written down once more. */
+/* Chunks that a rank keeps at once; the closed form, written here a second
+ * time. */
 static int keeps_of(const char *name, int p)
 {
     return strcmp(name, "v-half") == 0 ? p % 2 == 0 ? p + 2 : p + 1
@@ -83,8 +84,8 @@ static void lists_of_the_papers(void **state)
     }
 }
 
-/* Every case is proven and keeps to its memory; with minibatches enough it is
- * as long as the papers say (v-min of 5, 8, ... stages: 4 longer). */
+/* Every case is valid and within its memory. With at least 2P minibatches the
+ * idle time is that of the papers (v-min with 5, 8, ... stages: 4 more). */
 static void sweep_of_half_and_min(void **state)
 {
     static const char *const names[] = { "v-half", "v-min" };
@@ -111,7 +112,8 @@ static void sweep_of_half_and_min(void **state)
             }
 }
 
-/* With other costs v-half stalls in every minibatch, by a known time. */
+/* With unequal costs each further minibatch of v-half takes its work and a
+ * known stall. */
 static void stall_of_v_half(void **state)
 {
     uint32_t counter = 0;
@@ -152,7 +154,8 @@ static struct facts measure_auto(int p, int m, int keeps)
     return measure(&config);
 }
 
-/* More memory never costs time; an even number of chunks reaches the form. */
+/* More memory never costs time; with an even number of chunks the idle time
+ * equals the closed form. */
 static void dial_of_v_auto(void **state)
 {
     (void)state;
@@ -178,7 +181,7 @@ static void dial_of_v_auto(void **state)
     }
 }
 
-/* Never behind the blocks with a name that keep as much. */
+/* v-auto is never slower than v-half and v-min with the same memory. */
 static void v_auto_beats_half_and_min(void **state)
 {
     static const char *const names[] = { "v-half", "v-min" };
@@ -199,7 +202,7 @@ static void v_auto_beats_half_and_min(void **state)
             }
 }
 
-/* All sizes, each with another memory: proven, and within it. */
+/* All sizes with varying memory limits: valid, and within the limit. */
 static void sweep_of_v_auto(void **state)
 {
     (void)state;
@@ -271,7 +274,7 @@ static void bad_memory_is_refused(void **state)
     }
 }
 
-/* ---- Theory ------------------------------------------------------------- */
+/* ---- Closed forms ------------------------------------------------------- */
 
 static void forms_are_those_of_the_lists(void **state)
 {
@@ -310,7 +313,7 @@ static void forms_are_those_of_the_lists(void **state)
             }
 }
 
-/* An executor that asserts runs them, too, with every ring it was given. */
+/* The checked executor runs the lists with the ring lengths of the schedule. */
 static void lists_run(void **state)
 {
     static const char *const names[] = { "v-half", "v-min", "v-auto" };

@@ -1,5 +1,6 @@
-/* Schedules that split backward have the papers' lists, letter by letter, and
- * closed forms of the bubble; the greedy rule handles too few minibatches. */
+/* Schedules that split backward equal the lists printed in the papers, and
+ * their bubbles equal the closed forms. With too few minibatches they fall back
+ * to the greedy rule, which is tested here as well. */
 #include "lib/checked_executor.h"
 #include "lib/schedlib.h"
 #include "sched/internal.h"
@@ -16,7 +17,7 @@
 
 enum { MAX_S = 16, MAX_M = 64 };
 
-/* ---- Letter by letter --------------------------------------------------- */
+/* ---- Lists of the papers ------------------------------------------------ */
 
 static void lists_of_the_papers(void **state)
 {
@@ -57,8 +58,9 @@ static void lists_of_the_papers(void **state)
 
 /* ---- Closed forms ------------------------------------------------------- */
 
-/* The longest rank's idle time, written down once more. P stages, M minibatches
- * (those of `least` and more), costs per stage of the schedule. */
+/* Closed form of the idle time of the rank that takes longest, written here a
+ * second time. It holds for P stages and at least `least` minibatches; costs
+ * are per stage of the schedule. */
 static double known_bubble(const char *name, int p, struct vp_stage_costs c)
 {
     if (strcmp(name, "zb-h1") == 0)
@@ -72,7 +74,7 @@ static double known_bubble(const char *name, int p, struct vp_stage_costs c)
     return (p - 1) * (c.f + c.b + c.w);
 }
 
-/* Costs for which the form of `name` is exact. */
+/* Random costs for which the closed form of `name` is exact. */
 static struct vp_stage_costs random_costs(const char *name, uint32_t *counter)
 {
     double w = random_below(counter, 50);
@@ -109,7 +111,7 @@ static void closed_forms_hold(void **state)
 {
     static const struct {
         const char *name;
-        int least[2], v; /* minibatches: least[0] P + least[1] */
+        int least[2], v; /* from least[0] * P + least[1] minibatches */
     } cases[] = {
         { "1f1b", { 0, 1 }, 1 },  { "gpipe", { 0, 1 }, 1 },
         { "zb-h1", { 1, 0 }, 1 }, { "zb-h2", { 2, -1 }, 1 },
@@ -142,7 +144,7 @@ static void interleaved_form_holds(void **state)
     }
 }
 
-/* Outside their conditions the forms say nothing. */
+/* vp_schedule_span_theory() returns false outside of its conditions. */
 static void closed_forms_know_their_limits(void **state)
 {
     static const int two_one[] = { 2, 1 };
@@ -184,7 +186,7 @@ static void closed_forms_know_their_limits(void **state)
     assert_false(vp_schedule_span_theory(&config, &unit_costs, &bubble));
 }
 
-/* Nobody waits between its first and its last action. */
+/* No rank is idle between its first and its last action. */
 static void zero_bubble_is_zero(void **state)
 {
     static const char *const names[] = { "zb-h2", "zb-v" };
@@ -206,8 +208,9 @@ static void zero_bubble_is_zero(void **state)
             }
 }
 
-/* The longest rank need not be the first. Rank 0: F 0-1, B 3-4, W 4-5; rank 1:
- * F 1-2, B 2-3, W 3-13, without a pause. */
+/* The span is the one of the rank that takes longest, which need not be rank 0.
+ * Rank 0: F 0-1, B 3-4, W 4-5; rank 1: F 1-2, B 2-3, W 3-13, without a
+ * pause. */
 static void span_is_that_of_the_longest(void **state)
 {
     struct vp_sched_config config = { .name = "zb-h1",
@@ -238,13 +241,14 @@ static void span_is_that_of_the_longest(void **state)
 
 /* ---- Too few minibatches ------------------------------------------------ */
 
-/* The lists of the greedy rule keep to the memory of the schedule that is
- * named. (That they are as short as can be is in test_sched.c.) */
+/* Below `least` minibatches the greedy rule writes the lists, and a rank keeps
+ * no more slots than in the named schedule. (test_sched.c proves that they are
+ * as short as possible.) */
 static void few_minibatches_fall_back(void **state)
 {
     static const struct {
         const char *name;
-        int least, keeps; /* 2P + these */
+        int least, keeps; /* minibatches and slots of a rank, minus 2P */
     } cases[] = { { "zb-h2", -1, -1 },
                   { "zb-v", -1, 0 },
                   { "dualpipe-v", 0, 1 } };
@@ -272,7 +276,8 @@ static void few_minibatches_fall_back(void **state)
             }
 }
 
-/* Replicas and depths by hand keep to the rule. */
+/* zb-h2 with replicas or explicit depths does not fall back to the greedy
+ * rule. */
 static void rule_takes_replicas_and_depths(void **state)
 {
     static const int two_one[] = { 2, 1 }, depth[] = { 1, 0 };
@@ -293,9 +298,10 @@ static void rule_takes_replicas_and_depths(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* ---- Copies ------------------------------------------------------------- */
+/* ---- Replicas of chunks ------------------------------------------------- */
 
-/* Replica `copy` of every rank has the lists of a pipeline of its own. */
+/* Replica `copy` of every rank has the lists of `one`, the schedule of a
+ * pipeline without replicas. */
 static void check_copy(const struct vp_schedule *schedule,
                        const struct vp_schedule *one, int copy, int n_copies)
 {
@@ -322,7 +328,8 @@ static void check_copy(const struct vp_schedule *schedule,
     }
 }
 
-/* Sizes are those of the copy that needs most. */
+/* Raises `most` to the sizes of `one`: a stage's sizes are the maximum over its
+ * replicas. */
 static void raise_sizes(struct vp_schedule_stage *most,
                         const struct vp_schedule *one)
 {
@@ -403,7 +410,7 @@ struct random_case {
     double sizes[8], limit[4];
 };
 
-/* A schedule with the stages of a V (or of zb-h1) and no lists yet. */
+/* A schedule with the placement of zb-v (or zb-h1) and without lists. */
 static struct vp_schedule empty_schedule(bool v, int p, int m)
 {
     struct vp_sched_config config = { .name = v ? "zb-v" : "zb-h1",
@@ -422,7 +429,8 @@ static struct vp_schedule empty_schedule(bool v, int p, int m)
     return schedule;
 }
 
-/* Each rank has room for one slot per stage, and a few more. */
+/* Random costs and slot sizes; each rank has memory for one slot per stage and
+ * a random rest. */
 static struct random_case draw(const struct vp_schedule *schedule,
                                uint32_t *counter)
 {
@@ -455,8 +463,8 @@ static void assert_within(const struct vp_schedule *schedule,
     }
 }
 
-/* Any costs (also none), sizes and limits: a schedule that is proven, runs and
- * keeps to its memory. */
+/* Random costs (zero, too), slot sizes and limits: the greedy lists are valid,
+ * run in the checked executor and stay within the memory limit. */
 static void greedy_is_proven(void **state)
 {
     uint32_t counter = 0;
@@ -494,7 +502,7 @@ static void greedy_is_proven(void **state)
         .f = F, .b = B, .w = W \
     }
 
-/* By hand. */
+/* Greedy lists that were worked out by hand. */
 static void greedy_literally(void **state)
 {
     static const struct {
@@ -503,11 +511,11 @@ static void greedy_literally(void **state)
         double limit, latency;
         const char *want;
     } cases[] = {
-        /* Rank 0 has time for W between the gradients. */
+        /* Rank 0 has time for a W between two gradients. */
         { 2, 2, { COST(1, 1, 1), COST(10, 1, 1) }, 2, 0, "FFBWBW FBFBWW" },
-        /* One slot: W comes before the next F. */
+        /* With one slot W comes before the next F. */
         { 2, 2, { COST(1, 1, 1), COST(1, 1, 1) }, 1, 0, "FBWFBW FBWFBW" },
-        /* The first gradient arrives at 3, with slow messages at 9. */
+        /* The first gradient arrives at time 3; with latency 3 at time 9. */
         { 2,
           4,
           { COST(1, 1, 1), COST(1, 1, 1) },
@@ -520,7 +528,8 @@ static void greedy_literally(void **state)
           4,
           3,
           "FFFFBWBWBWBW FBFBFBFBWWWW" },
-        /* Rank 1 waits for 1 instead of a W of 2: rank 0 ends 1 sooner. */
+        /* Rank 1 idles for 1 unit instead of running a W of 2 units; rank 0
+         * then ends 1 unit sooner. */
         { 3,
           2,
           { COST(3, 3, 2), COST(2, 4, 2), COST(2, 3, 3) },

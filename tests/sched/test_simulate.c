@@ -1,6 +1,6 @@
-/* Resources of the simulator are right by hand (shared devices, copy engines,
- * ports, posted receives, recomputation) and by rule: more room never hurts,
- * and no work is lost. */
+/* The simulator's resources (shared devices, copy engines, ports, posted
+ * receives, recomputation) give times that were worked out by hand. More
+ * capacity never hurts, and no work is lost. */
 #include "base/rng.h"
 #include "sched/schedule.h"
 
@@ -52,7 +52,7 @@ static double makespan(const struct vp_schedule *schedule,
     return seconds;
 }
 
-/* The start of an action, "1F0". */
+/* The start time of the action with this name, such as "1F0". */
 static double start_of(const struct vp_schedule *schedule,
                        const struct vp_timing *timing, const char *name)
 {
@@ -77,8 +77,8 @@ static const struct vp_stage_costs unit[8] = {
 /* ---- Devices ------------------------------------------------------------ */
 
 /* Two stages, GPipe, two minibatches:
- *   0: F F . . . B B B B      at work: 1 2 1 2 2 1 1 1 1
- *   1: . F F B B B B . .                                  */
+ *   0: F F . . . B B B B      ranks that compute: 1 2 1 2 2 1 1 1 1
+ *   1: . F F B B B B . . */
 static void one_device_does_all_the_work(void **state)
 {
     struct vp_sched_config config = { .name = "gpipe",
@@ -92,7 +92,8 @@ static void one_device_does_all_the_work(void **state)
     close_to(makespan(&schedule, &costs), 9);
     costs.capacity = 2;
     close_to(makespan(&schedule, &costs), 9);
-    /* Three units with both at work take six; busy is who has begun. */
+    /* The three units in which both compute take six. A rank is busy from the
+     * start of an action, also at half speed. */
     costs.capacity = 1;
     timing = simulate(&schedule, &costs);
     close_to(timing.makespan, 12);
@@ -103,10 +104,10 @@ static void one_device_does_all_the_work(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* A full machine takes twice as long. 1f1b on two stages, two minibatches, B of
- * one unit (no W):
+/* With both ranks computing, actions take twice as long. 1f1b on two stages,
+ * two minibatches, B of one unit (no W):
  *   0: F0 0-1, F1 1-3, wait, B0 4-6, wait, B1 7-8
- *   1:         F0 1-3, B0 3-4, F1 4-6, B1 6-7           */
+ *   1:         F0 1-3, B0 3-4, F1 4-6, B1 6-7 */
 static void busy_cores_slow_each_other_down(void **state)
 {
     static const struct vp_stage_costs alone[] = { { .f = 1, .b = 1 },
@@ -129,23 +130,24 @@ static void busy_cores_slow_each_other_down(void **state)
     close_to(start_of(&schedule, &t, "1B1"), 6);
     close_to(t.makespan, 8);
     vp_timing_release(&t);
-    /* On devices of their own nothing is ever full. */
+    /* On separate devices no rank slows down another. */
     costs.device = (const int[]){ 0, 1 };
     close_to(makespan(&schedule, &costs), 6);
-    /* Both at once: half of the device, and that at half the speed. */
+    /* Both at once: each has half of the device, and that at half the speed. */
     costs.device = (const int[]){ 0, 0 };
     close_to(makespan(&schedule, &costs), 1 + 4 + 1 + 4 + 1 + 1);
     vp_schedule_release(&schedule);
 }
 
-/* Four ranks: with k at work the time is 1 + (k - 1) of a slowdown of 3 over 3
- * other ranks. Forwards of three minibatches; the last column is k:
+/* Four ranks, slowdown 4 if all compute: with k at work an action takes
+ * 1 + (k - 1) * 3 / 3 = k units. Forwards of three minibatches; the last column
+ * is k:
  *   0F0 0-1                      1
  *   0F1 1F0 1-3                  2
  *   0F2 1F1 2F0 3-6              3
  *   1F2 2F1 3F0 6-9              3
  *   2F2 3F1 9-11                 2
- *   3F2 11-12                    1     */
+ *   3F2 11-12                    1 */
 static void slowdown_grows_with_the_load(void **state)
 {
     struct vp_sched_config config = { .name = "eval",
@@ -164,7 +166,7 @@ static void slowdown_grows_with_the_load(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* Forwards 0 1 2 3, two minibatches of one unit. */
+/* Forwards of two minibatches through four stages, one unit each. */
 static void two_devices_of_two_ranks(void **state)
 {
     static const int pairs[] = { 0, 0, 1, 1 }, odd[] = { 2, 0, 2, 0 };
@@ -184,15 +186,15 @@ static void two_devices_of_two_ranks(void **state)
     close_to(start_of(&schedule, &t, "3F0"), 4);
     close_to(t.makespan, 7);
     vp_timing_release(&t);
-    /* Neighbours are elsewhere: nothing is at work twice. */
+    /* Neighbours are on different devices: no device has two ranks at work. */
     costs.device = odd;
     close_to(makespan(&schedule, &costs), 5);
     costs.device = pairs;
     costs.capacity = 2;
     close_to(makespan(&schedule, &costs), 5);
     vp_schedule_release(&schedule);
-    /* A third one, in rings of two buffers: 0F2 and 1F1 3-5, 2F0 3-4, 3F0 4-5;
-     * 1F2 and 2F1 5-6; 2F2 and 3F1 6-8; 3F2 8-9. */
+    /* A third minibatch, with rings of two buffers: 0F2 and 1F1 3-5, 2F0 3-4,
+     * 3F0 4-5; 1F2 and 2F1 5-6; 2F2 and 3F1 6-8; 3F2 8-9. */
     costs.capacity = 1;
     config.n_mb = 3;
     schedule = make(&config);
@@ -201,7 +203,7 @@ static void two_devices_of_two_ranks(void **state)
     close_to(start_of(&schedule, &t, "1F2"), 5);
     close_to(t.makespan, 9);
     vp_timing_release(&t);
-    /* 0F2 and 1F1 share their device until 5, in the middle of 2F0 3-6. */
+    /* 0F2 and 1F1 share their device until 5, while 2F0 runs 3-6. */
     memcpy(stages, unit, sizeof(stages));
     stages[2].f = 3;
     costs.stages = stages;
@@ -211,8 +213,9 @@ static void two_devices_of_two_ranks(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* Computing slows down, a link does not: 0F0 0-2, link 2-3, 0F1 2-5 (alone for
- * one unit), 1F0 3-6 (alone for the last), link 5-6, 1F1 6-8. */
+/* Computing on a shared device slows down, a link does not: 0F0 0-2, link 2-3,
+ * 0F1 2-5 (one unit of it alone), 1F0 3-6 (the last unit alone), link 5-6, 1F1
+ * 6-8. */
 static void links_go_on_at_full_speed(void **state)
 {
     struct vp_sched_config config = { .name = "eval",
@@ -228,13 +231,14 @@ static void links_go_on_at_full_speed(void **state)
     close_to(start_of(&schedule, &t, "1F1"), 6);
     close_to(t.makespan, 8);
     vp_timing_release(&t);
-    /* The second message is under way while no rank computes. */
+    /* The second message is on the link while no rank computes. */
     stages[0].act = 4; /* 0F1 2-4, links 2-6-10, 1F0 6-8, 1F1 10-12 */
     close_to(makespan(&schedule, &costs), 12);
     vp_schedule_release(&schedule);
 }
 
-/* Reducing takes no part of the device: both replicas' gradients 3-8. */
+/* A reduction takes no share of the device: the gradients of both replicas are
+ * reduced 3-8. */
 static void only_computing_is_shared(void **state)
 {
     static const int replicas[] = { 2 };
@@ -275,7 +279,7 @@ static void devices_that_do_not_exist(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* ---- Rules -------------------------------------------------------------- */
+/* ---- Properties of random schedules ------------------------------------- */
 
 static uint32_t random_below(uint32_t *counter, uint32_t n)
 {
@@ -325,7 +329,8 @@ static struct vp_sched_config random_config(int n, uint32_t *counter)
     };
 }
 
-/* Times in order of time are those of any order, to the last bit. */
+/* Simulation in time order (devices given) equals simulation in any order (no
+ * devices), to the last bit. */
 static void own_devices_change_nothing(void **state)
 {
     static const int own[] = { 9, 1, 2, 3, 0, 5, 6, 7, 8, 4 };
@@ -378,7 +383,7 @@ static void check_room(const struct vp_schedule *schedule)
         assert_true(t.bubble >= -1e-12 && t.bubble < 1.0);
         before = t.makespan;
         if (room == 1)
-            close_to(t.makespan, work); /* one rank is always at work */
+            close_to(t.makespan, work); /* some rank always computes */
         if (room == schedule->n_ranks) {
             close_to(t.makespan, alone.makespan);
             close_to(t.bubble, alone.bubble);
@@ -409,8 +414,8 @@ static void more_room_never_hurts(void **state)
 
 /* ---- Messages ----------------------------------------------------------- */
 
-/* Out, over the link and in: 0F0 0-1, out 1-4, in 4-7; 0F1 1-2, out 4-7, in
- * 7-10; the last F 10-11. */
+/* Copy out, link, copy in: 0F0 0-1, out 1-4, in 4-7; 0F1 1-2, out 4-7, in 7-10;
+ * last F 10-11. */
 static void copy_engines_carry_one_message_each(void **state)
 {
     struct vp_sched_config config = { .name = "eval",
@@ -422,18 +427,19 @@ static void copy_engines_carry_one_message_each(void **state)
 
     (void)state;
     close_to(makespan(&schedule, &costs), 11);
-    /* Link 4-6 and 7-9, and a latency of one: in 7-10 and 10-13. */
+    /* Link 4-6 and 7-9, latency 1: in 7-10 and 10-13. */
     stages[0].act = 2;
     costs.latency = 1;
     close_to(makespan(&schedule, &costs), 14);
-    /* A sender that waits is busy until the link is free: 1-6, then F1 6-7,
-     * out 7-10, link 10-12, in 13-16. */
+    /* With send_blocks the sender is busy until the link is free: 1-6, then F1
+     * 6-7, out 7-10, link 10-12, in 13-16. */
     costs.send_blocks = true;
     close_to(makespan(&schedule, &costs), 17);
     vp_schedule_release(&schedule);
 }
 
-/* The middle of three stages receives 4-7-10 and sends 8-11-14: 2F1 17-18. */
+/* Each direction has a copy engine: the middle stage copies in 4-7-10 and
+ * copies out 8-11-14; 2F1 17-18. */
 static void copy_engines_go_one_way(void **state)
 {
     struct vp_sched_config config = { .name = "eval",
@@ -450,7 +456,7 @@ static void copy_engines_go_one_way(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* Two replicas send at once to ranks of another device. */
+/* Two replicas send at the same time to ranks of another device. */
 static void ranks_share_copy_engines(void **state)
 {
     static const int together[] = { 0, 0, 1, 1 }, apart[] = { 0, 1, 2, 3 };
@@ -475,9 +481,9 @@ static void ranks_share_copy_engines(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* The middle of three stages receives activations over a slow link and
- * gradients by slow copies. Its engine takes what comes first, not what was
- * sent first:
+/* The middle one of three stages receives activations over a slow link and
+ * gradients by slow copies. Its copy engine serves messages in order of arrival,
+ * not in the order in which they were sent:
  *   0: F0 0-1, out 1-2, link 2-12     in 12-13; F1: link 12-22; F2: link 22-32
  *   1: F0 13-14                       gradient 0: out 16-20.5, in 20.5-25
  *      activation 1: in 25-26         F1 26-27, B0 27-28
@@ -531,7 +537,8 @@ static void ranks_of_a_device_share_its_port(void **state)
     vp_schedule_release(&schedule);
 }
 
-/* A receive that stands before a forward which does not need it. */
+/* A receive stands before a forward that does not need its message: without
+ * recv_posts the rank waits for it, with recv_posts it goes on. */
 static void receives_wait_or_are_posted(void **state)
 {
     static const char text[] =
@@ -560,8 +567,9 @@ static void receives_wait_or_are_posted(void **state)
 
 /* ---- Recomputation ------------------------------------------------------ */
 
-/* Two stages, one minibatch; the first one recomputes for two units: while it
- * waits for the gradient (0F 0-1, R 1-3, 0B 4-6), or after it came. */
+/* Two stages, one minibatch; stage 0 recomputes for two units: early, while it
+ * waits for the gradient (0F 0-1, R 1-3, 0B 4-6), or after the gradient has
+ * arrived. */
 static void recomputation_has_its_own_time(void **state)
 {
     static const bool first[] = { true, false };
@@ -580,8 +588,8 @@ static void recomputation_has_its_own_time(void **state)
 
         costs.capacity = 0;
         close_to(makespan(&schedule, &costs), early ? 6 : 8);
-        /* On one device R and the other stage's 1F share: 0F 0-1, R and 1F
-         * 1-3, R and 1B 3-5, 1B 5-6, 0B 6-8. */
+        /* On one device R and the actions of stage 1 share its time: 0F 0-1, R
+         * and 1F 1-3, R and 1B 3-5, 1B 5-6, 0B 6-8. */
         costs.capacity = 1;
         close_to(makespan(&schedule, &costs), 8);
         vp_schedule_release(&schedule);

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Key auto_plan: the plan that a run starts with, the same plan in all processes,
-# and on resuming.
+# Key auto_plan: a run searches for its first plan, all processes get the same plan,
+# and a resumed run keeps it.
 #   tests/system/auto_plan.sh PROGRAM [MPIRUN...]
-# With MPIRUN, a command, ranks are processes, and only that is tested.
+# With the command MPIRUN, only ranks as processes are tested.
 set -u
 
 program=$(realpath "${1:?usage: tests/system/auto_plan.sh PROGRAM [MPIRUN...]}")
@@ -43,7 +43,7 @@ fail() {
     exit 1
 }
 
-# run STATUS argument...
+# run STATUS ARGUMENT...
 run() {
     local want=$1 status=0
     shift
@@ -61,7 +61,7 @@ has() {
     checks=$((checks + 1))
 }
 
-# refuse TEXT argument...: one line
+# refuse TEXT ARGUMENT...: one line on stderr that contains the text
 refuse() {
     local text=$1
     shift
@@ -74,7 +74,7 @@ losses() {
     grep -o '^{"step": [0-9]*, .*"loss": [^,]*' "$1/metrics.jsonl"
 }
 
-# same RUN OTHER [STEPS]: the losses of the first steps have the same bits
+# same RUN OTHER [STEPS]: the losses of the first steps are bit-identical
 same() {
     local n=${3:-1000}
     [ "$(losses "$1" | head -n "$n")" = "$(losses "$2" | head -n "$n")" ] ||
@@ -83,7 +83,7 @@ same() {
     checks=$((checks + 1))
 }
 
-# The plan is searched for, fits, is told, and lies in the folder.
+# The plan is searched for, fits, is printed, and is written to the run folder.
 train --max-steps 8 --output auto
 has out 'plan: '
 has out 'of memory of 880 KiB; the '
@@ -94,7 +94,7 @@ has auto/plan.json '"recompute": ['
 has auto/plan.json '"forecast": {"step_seconds": '
 has auto/config.yml 'partition: "plan.json"'
 has auto/config.yml 'auto_plan: false'
-# Ranks that are processes get the plan of the lead.
+# Ranks as processes get the plan of the lead.
 if [ $# -gt 0 ]; then
     "$@" -n 2 "$program" train model.yml --set "profile=$profile" \
         --set distributed_backend=mpi --max-steps 8 --output mpi >out 2>err ||
@@ -108,7 +108,7 @@ if [ $# -gt 0 ]; then
     same whole mpi
     refuse "key 'auto_plan': no plan fits: " --set distributed_backend=mpi \
         --set memory_limit=10K
-    # Numbers that the lead chooses.
+    # batch_size and replicas that the lead chooses.
     "$@" -n 2 "$program" train model.yml --set "profile=$profile" \
         --set distributed_backend=mpi --set layers=1 --set batch_size=auto \
         --set replicas=auto \
@@ -118,9 +118,10 @@ if [ $# -gt 0 ]; then
     exit 0
 fi
 
-# The limit refuses other plans; one that is given turns auto_plan off.
+# memory_limit also applies to an explicit partition, which turns auto_plan off.
 refuse 'memory_limit' --set 'partition=[3, 2]' --max-steps 1
-# The plan as a file, the resolved configuration, and other memory: same bits.
+# The plan from a file, the resolved configuration, and a larger limit give the
+# same losses, bit for bit.
 run 0 train model.yml --set partition=auto/plan.json --max-steps 8 --output file
 same auto file
 cmp -s auto/plan.json file/plan.json || fail 'plans differ'
@@ -130,19 +131,20 @@ train --set memory_limit=1G --max-steps 8 --output roomy
 same auto roomy
 cmp -s auto/plan.json roomy/plan.json && fail 'the limit changes nothing'
 
-# plan_alone RUN: the plan in force without the plans before it
+# plan_alone RUN: the current plan without its history
 plan_alone()
 {
     sed '/^    "history"/,$d' "$1/plan.json" | sed 's/,$//; /^}$/d'
 }
 
-# A killed run goes on with its plan, though another one would be found now.
+# A killed run keeps its plan when it is resumed, although the search would now
+# find another one.
 run 0 train model.yml --set partition=auto/plan.json --max-steps 1300 --output whole
 "$program" train model.yml --set "profile=$profile" --output killed \
     >out 2>err &
 pid=$!
 for _ in $(seq 200); do
-    # Older checkpoints are removed as it goes on: any two will do.
+    # Older checkpoints are removed meanwhile; any two are enough.
     [ "$(ls killed/checkpoints 2>/dev/null | grep -c '^step-[0-9]*$')" -ge 2 ] &&
         break
     kill -0 $pid 2>/dev/null || break
@@ -155,7 +157,7 @@ train --set memory_limit=1G --resume killed --max-steps 1300
 has out 'plan: killed/plan.json is kept'
 cmp -s auto/plan.json killed/plan.json || fail 'the plan was not kept'
 same whole killed
-# Unless it is told otherwise.
+# Unless the user asks for a new plan.
 train --set memory_limit=1G --set auto_plan=again --resume killed --max-steps 1302
 has killed/output.log.0 'of memory of 1 GiB'
 cmp -s <(plan_alone roomy) <(plan_alone killed) ||
@@ -181,7 +183,7 @@ has out 'profile: measured on '
 grep -qF ', now, in ' out && fail 'measured again'
 [ ! -e "$(ls -d runs 2>/dev/null)" ] || fail 'a dry run left a folder'
 
-# Numbers that are left to the plan: told, in the resolved configuration, and kept.
+# Numbers that the plan chooses are printed, written to config.yml and kept.
 auto=(--set layers=1 --set batch_size=auto --set accumulation_steps=auto
     --set memory_limit=900K)
 train "${auto[@]}" --max-steps 3 --output numbers

@@ -1,17 +1,17 @@
-/* LD_PRELOAD for one rank of a job: a file system that misbehaves. Variables of
- * the environment say how; each of the first ones names a text that paths are
- * searched for.
+/* LD_PRELOAD library that makes the file system misbehave for one rank of a job.
+ * Environment variables select the faults. The value of the first ones is a text;
+ * a call is affected if its path contains the text.
  *
  *   BADFILES_HIDE   readdir() does not return names that contain it
- *   BADFILES_FAIL   open() gives EIO
+ *   BADFILES_FAIL   open() fails with EIO
  *   BADFILES_HANG   open() and fopen() do not return
  *   BADFILES_HANG_READ, BADFILES_HANG_WRITE, BADFILES_HANG_SYNC
- *                   nor do pread(), write(), fsync()
- *   BADFILES_FLIP   what pread() returns has a wrong last bit
- *   BADFILES_EXIT_MS  exit() takes that many milliseconds longer
+ *                   pread(), write(), fsync() do not return
+ *   BADFILES_FLIP   the last bit that pread() returns is wrong
+ *   BADFILES_EXIT_MS  exit() takes this number of milliseconds longer
  *   BADFILES_RANK   only in this rank of Open MPI [in all processes]
- *   BADFILES_TIMES  how many calls hang, the first ones [all]
- *   BADFILES_MS     calls that hang return after that time, all well [never] */
+ *   BADFILES_TIMES  number of calls that hang, counted from the first [all]
+ *   BADFILES_MS     calls that hang return normally after this time [never] */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,10 +25,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The variables as they were at the start. getenv() may crash later, in a thread,
- * while MPI_Init() adds to the environment in another one. */
+/* Copies of the variables, made at the start. A later getenv() may crash if
+ * MPI_Init() changes the environment in another thread. */
 enum { MAX_VARIABLES = 32 };
-static char *variables[MAX_VARIABLES]; /* "NAME=text"; NULL: no more */
+static char *variables[MAX_VARIABLES]; /* "NAME=text"; NULL: end */
 
 __attribute__((constructor)) static void copy_variables(void)
 {
@@ -98,7 +98,7 @@ static void find_path(int fd, char path[4096])
     path[n > 0 ? n : 0] = '\0';
 }
 
-/* Of the function of this name that comes after ours. */
+/* Returns the function with this name in the next library, usually libc. */
 static void *next(const char *name)
 {
     return dlsym(RTLD_NEXT, name);

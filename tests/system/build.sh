@@ -1,7 +1,7 @@
 #!/bin/bash
-# What `make train` and `make all` build and install, by scripts/build,
-# scripts/setup and CMakeLists.txt. Nothing is compiled here: cmake and ninja are
-# replaced by scripts that record how they are called, or only configure.
+# `make train` and `make all` build and install the right parts, by scripts/build,
+# scripts/setup and CMakeLists.txt. Nothing is compiled: cmake and ninja are replaced
+# by scripts that record their arguments, or only configure.
 #   tests/system/build.sh BUILD-FOLDER
 set -u
 
@@ -26,14 +26,14 @@ is()
 }
 
 # ---- Packages ----------------------------------------------------------------
-# A machine that has only what is linked here.
+# A machine that has only the tools linked here.
 mkdir bare
 for tool in sh bash id mktemp tail rm env cat; do
     ln -s "$(command -v $tool)" bare/
 done
 printf '#!/bin/sh\nexit 0\n' >bare/apt-get
 chmod +x bare/apt-get
-# asks PARTS: the packages that scripts/setup asks for, on one line.
+# asks PARTS: the packages that scripts/setup requests, on one line.
 asks()
 {
     (unset CC CXX && PATH=$work/bare "$root/scripts/setup" "$1") 2>&1 |
@@ -51,7 +51,7 @@ case $(asks deb) in
 "$plugins scdoc debhelper build-essential fakeroot lintian "*) ;;
 *) fail "setup deb: $(asks deb)" ;;
 esac
-# A user without rights is told what root has to run, on a new system too.
+# A user without root rights is told the command for root, also on a new system.
 mkdir user
 ln -s "$work"/bare/* user/
 printf '#!/bin/sh\necho 1000\n' >user_id
@@ -107,7 +107,7 @@ builds b program -DX=1 || fail 'a second build'
 is 'setup program
 ninja -C b program
 ' calls
-# What was compiled for the program is kept for the rest.
+# Objects that were compiled for the program are reused for the other parts.
 builds b -DX=1 || fail 'a build of all parts'
 is "setup all
 cmake -S . -B b -G Ninja $on -DX=1
@@ -118,14 +118,14 @@ builds b program -DX=1 || fail 'a build of the program after all parts'
 is 'setup program
 ninja -C b program
 ' calls
-# A plugin that is there follows the program.
+# A plugin that exists is rebuilt with the program.
 : >tree/b/libvpipe_mpi.so
 builds b program -DX=1 || fail 'a build with a plugin'
 is 'setup plugins
 ninja -C b plugins
 ' calls
-# Other options start from nothing. What they left when they failed is not taken
-# for the folder of the earlier ones.
+# With other options the folder starts empty. Its remains after a failure are
+# not taken for a folder with the earlier options.
 FAIL=1 builds b -DX=2 && fail 'cmake failed, scripts/build did not'
 grep -q "^build: b cannot be configured; .*'rm -rf b' and try again\$" out ||
     fail 'no remedy where cmake failed'
@@ -133,7 +133,7 @@ grep -q "^build: b cannot be configured; .*'rm -rf b' and try again\$" out ||
 builds b -DX=1 || fail 'a build after a failed one'
 grep -q '^cmake' calls || fail 'a failed configuration was taken for a good one'
 builds b -DX=2 || fail 'a build with other options'
-# A folder that was renamed with its sources is made for the new place.
+# If the folder was moved with its sources, it is configured again.
 mv tree renamed
 CALLS=$work/calls LINES_OF_NINJA=$work/silent CC=cc PATH=$work/fake:$PATH \
     renamed/scripts/build b -DX=2 >out 2>&1
@@ -141,7 +141,7 @@ grep -q '^cmake' calls || fail 'a renamed folder builds the sources it had'
 mv renamed tree
 builds b -DX=2 || fail 'a build in the first place'
 
-# A log has a line at the start and at each quarter, and all warnings.
+# A log has one line at the start and at each quarter, and all warnings.
 {
     echo "ninja: Entering directory \`b'"
     for i in 1 2 3 4 5 6 7 8; do
@@ -166,9 +166,9 @@ echo 'ninja: no work to do.' >idle
 lines=idle builds b -DX=2 || fail 'a build without work'
 is '' out
 
-# ---- What there is to build ----------------------------------------------------
-# The program alone, then all parts, in one folder: the commands that make the
-# program stay the same, so that nothing is compiled twice.
+# ---- Targets -------------------------------------------------------------------
+# Configures the program alone, then all parts, in one folder: the commands for
+# the program stay the same, so nothing is compiled twice.
 configure()
 {
     env -u CC cmake -S "$root" -B real -G Ninja -DCMAKE_BUILD_TYPE=Release \
@@ -188,16 +188,16 @@ cmp -s before after || fail 'other commands make the program beside its tests'
 ninja -C real -t targets all | grep -q '^test_run:' || fail 'no tests in all'
 
 # ---- Installing ------------------------------------------------------------------
-# It needs no tests, nor the packages that only tests need.
+# Installing needs neither the tests nor the packages of the tests.
 make -s -n -C "$root" install | grep -qx 'scripts/build build plugins .*' ||
     fail 'make install builds more than it installs'
-# The small configurations find their text there.
+# The installed small configurations find their text.
 if cmake --install "$build" --prefix "$work/installed" >out 2>&1; then
     installed/bin/vpipe train installed/share/vpipe/configs/bert_tiny.yml \
         --dry-run >out 2>&1 || fail 'the installed demonstration does not run'
     grep -q 'text: 1 file, ' out || fail 'the installed text is not read'
     [ ! -e installed/share/vpipe/src ] || fail 'sources are installed as data'
-    # The configurations that help and messages name are there.
+    # Help and messages name installed configurations.
     configs=$(cd installed/share/vpipe/configs && pwd -P) || exit 1
     installed/bin/vpipe --help >out 2>&1
     grep -qxF "start with: installed/bin/vpipe train $configs/bert_tiny.yml" \

@@ -1,7 +1,7 @@
 #!/bin/bash
-# One rank of a job sees other files than the rest, or another configuration: all
-# ranks go on from the same checkpoint, or all stop and say why. Never a trace that
-# differs.
+# One rank of a job sees other files or another configuration than the rest: all ranks
+# resume from the same checkpoint, or all stop and report why. No rank trains on from
+# another state.
 #   tests/system/choice.sh PROGRAM TOOLS
 # TOOLS is the folder of libbadfiles.so.
 set -u
@@ -34,18 +34,19 @@ watchdog_seconds: 20
 END
 checks=0
 
-# settings MODE
+# settings MODE: stores the options of the mode in `sets`
 settings() {
     sets=(--set "sync_mode=$1")
     [ "$1" = asp ] || sets+=(--set accumulation_steps=2)
 }
 
-# trace_of RUN
+# trace_of RUN: steps, minibatches and losses
 trace_of() {
     grep -v '"event": "forecast"' "$1/metrics.jsonl" | cut -d, -f1-4
 }
 
-# resume RANK VARIABLE TEXT OPTION...: RANK of three has the shim
+# resume RANK VARIABLE TEXT OPTION...: resumes with three ranks; RANK has
+# libbadfiles.so with VARIABLE=TEXT
 resume() {
     local rank=$1 variable=$2 text=$3 parts=() r
     shift 3
@@ -60,14 +61,15 @@ resume() {
         --mca mpi_yield_when_idle 1 "${parts[@]}" >out 2>err </dev/null
 }
 
-# goes_on WHAT STATUS: it went on, all from the same step
+# goes_on WHAT STATUS: the run went on with the expected losses
 goes_on() {
     checks=$((checks + 1))
     [ "$2" -eq 0 ] || note_failure "$mode: $1: status $2"
     trace_of run | cmp -s - "$mode.losses" || note_failure "$mode: $1: losses"
 }
 
-# stops WHAT STATUS TEXT...: it stopped, says all this, and changed nothing
+# stops WHAT STATUS TEXT...: the run stopped, printed each TEXT, and changed no
+# file
 stops() {
     local what=$1 text
     checks=$((checks + 1))
@@ -90,7 +92,7 @@ for mode in bsp asp; do
         --quiet --output half >out 2>err || note_failure "$mode: the first half"
     trace_of half >before
     for rank in 0 1 2; do
-        # A directory whose newest entry this host does not see yet.
+        # This host does not see the newest entry of a directory yet.
         rm -rf run && cp -r half run
         resume $rank BADFILES_HIDE step-25 --resume run
         goes_on "rank $rank does not see step-25" $?
@@ -100,7 +102,8 @@ for mode in bsp asp; do
         stops "rank $rank cannot read step-25" $? "step-25/block-000" \
             "Input/output error" "--resume run/checkpoints/step-20"
 
-        # Damage that only this host sees: its own blocks, so all go back.
+        # Only this host sees damage, in its own blocks: all ranks use an older
+        # checkpoint.
         rm -rf run && cp -r half run
         resume $rank BADFILES_FLIP "step-25/block-000$((3 * rank + 1))" --resume run
         goes_on "rank $rank finds step-25 damaged" $?
@@ -111,8 +114,8 @@ for mode in bsp asp; do
     done
     rm -rf whole half run
 done
-# The launcher cannot read what the job saved, for now: it neither starts anew
-# nor removes what there is.
+# The launcher temporarily cannot read the job's checkpoints: it neither starts
+# a new run nor removes them.
 mode=bsp
 settings bsp
 checks=$((checks + 1))
@@ -143,7 +146,7 @@ most="$few, $few, $few, $few, $few, $few, $few, $few"
 echo "{\"partition\": [5, 4], \"recompute\": [$most, [0, 1, 2, 3]]}" >plan0.json
 echo "{\"partition\": [5, 4], \"recompute\": [$most, [0, 1, 2, 4]]}" >plan1.json
 
-# two OPTION...: of rank 1
+# two OPTION...: trains with two ranks; the options are for rank 1
 two() {
     local common=(train model.yml --quiet --set 'total_steps=2'
         --set 'accumulation_steps=2' --set 'partition=plan0.json')

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The command line of the built program from outside: help, exit codes, where output
-# goes, and one friendly line for each mistake.
+# The command line of the program: help, exit codes, use of stdout and stderr, and one
+# helpful line for each mistake.
 #   tests/system/cli.sh PROGRAM
 set -u
 
@@ -36,7 +36,7 @@ for word in --set --output --max-steps --dry-run --quiet model_type \
     has out "$word"
 done
 grep -q ' $' out && fail 'spaces at the end of a line of help'
-# A long name stands alone; meanings begin in one column.
+# A long name is on a line of its own; descriptions begin in one column.
 grep -qx '  --require-loss-below LOSS' out || fail 'a name runs into its meaning'
 [ "$(awk '{ print length }' out | sort -n | tail -1)" -le 80 ] ||
     fail 'help is wider than 80 columns'
@@ -68,7 +68,7 @@ refuse "vpipe train: unknown option '--max_stpes'; did you mean\
  '--max-steps'?" train a.yml --max_stpes=3
 refuse "vpipe train: unknown option '-x'; 'vpipe train --help' lists the\
  options" train -x
-# Names of other programs; only where a command takes keys.
+# Option names of other programs; only for commands that take keys.
 refuse "vpipe train: unknown option '--lr'; use '--set learning_rate=...'" \
     train a.yml --lr 0.1
 refuse "vpipe train: unknown option '--device'; use '--set device=...'" \
@@ -85,7 +85,7 @@ refuse "vpipe train: option '--set' needs a value; write '--set KEY=VALUE'" \
     train a.yml --set
 refuse "vpipe train: option '--output' needs a value; write '--output DIR'" \
     train a.yml --output=
-# An option is not the value of the one before it.
+# An option is not taken as the value of the option before it.
 refuse "vpipe train: option '--verbose' needs a value, but '--dry-run' follows;\
  write '--verbose LIST'" train a.yml --verbose --dry-run
 refuse "vpipe train: option '--verbose' needs a list, not 'a.yml'; write for\
@@ -148,7 +148,7 @@ has out 'memory  at most 6 slots in use on a rank'
 has out 'bubble simulated=0.094340 theory=0.094340 span=0.094340'
 refuse "vpipe schedule: schedule zb-v has no memory to set; leave it out, or use\
  v-auto" schedule zb-v --stages 2 --minibatches 4 --memory 4
-# Made to measure: the best placement, within the memory that is given.
+# `auto` finds the best placement within the given memory.
 run 0 schedule auto --stages 4 --minibatches 8 --costs 1,1.4,0.6,0.1 --memory 6 \
     --text auto.txt --svg auto.svg
 has out 'auto: 8 stages on 4 ranks, 8 minibatches'
@@ -168,7 +168,8 @@ done
 refuse "vpipe schedule: schedule auto: rank 0 may keep 1, but one minibatch\
  takes 2; give it more memory" \
     schedule auto --stages 4 --minibatches 8 --memory 1
-# Read again, a schedule has the same bubble: the lists show what it is.
+# A schedule that is parsed from its text has the same bubble, because theory is
+# computed from the lists.
 for how in 'zb-h2 --early' 'zb-v --early' 'v-half --recompute' \
     'v-auto --memory 6'; do
     # shellcheck disable=SC2086
@@ -179,7 +180,8 @@ for how in 'zb-h2 --early' 'zb-v --early' 'v-half --recompute' \
 done
 refuse "vpipe schedule: option '--stages' has no effect: the file again.txt\
  sets it; leave it out" schedule again.txt --stages 2
-# A schedule that can be read, but is none; a file that is no schedule.
+# A text that parses but is not a valid schedule, and a file that is not a
+# schedule.
 as_written="correct the file, or see how 'vpipe schedule 1f1b --stages 2\
  --minibatches 4 --text -' writes one"
 printf 'stages=1 minibatches=2\n0: 0F0 0F1 0B1 0B0 0UPDATE0\n' >wrong.txt
@@ -203,7 +205,7 @@ refuse "vpipe trace: plain is not the folder of a run; give the folder that\
 refuse "vpipe trace: plain holds no trace.json; wait for the end of the run or,\
  if it was resumed, for its first minibatches" trace plain
 
-# What cannot be written is a failure, not silence.
+# Output that cannot be written gives exit status 1.
 if [ -w /dev/full ]; then
     checks=$((checks + 1))
     "$program" --help >/dev/full 2>err

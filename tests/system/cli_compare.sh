@@ -1,6 +1,6 @@
 #!/bin/sh
-# vpipe compare from outside: the table, the picture, and configurations that cannot be
-# compared.
+# vpipe compare prints its table, draws its picture, and refuses configurations that
+# cannot be compared.
 #   tests/system/cli_compare.sh PROGRAM
 set -u
 
@@ -10,7 +10,8 @@ set -u
 small="--set layers=1 --set hidden=16 --set heads=2 --set seq_length=16"
 small="$small --set batch_size=2 --set threads_per_stage=1"
 
-# Two methods, as many samples each: 2 updates of 8 minibatches, and 16.
+# Both methods train on the same number of samples: 2 updates of 8 minibatches,
+# and 16 updates.
 # shellcheck disable=SC2086
 run 0 compare "$configs/compare/gpipe.yml" "$configs/compare/vpipe.yml" \
     $small --set 'partition=[2, 1]' --max-steps 2 --output compared
@@ -31,7 +32,7 @@ grep -qE '^measured  (gpipe > vpipe|vpipe > gpipe)$' out || fail 'no order'
 [ "$(n_steps compared/gpipe/metrics.jsonl)" -eq 2 ] || fail 'gpipe: not 2 steps'
 [ "$(n_steps compared/vpipe/metrics.jsonl)" -eq 16 ] || fail 'vpipe: not 16'
 
-# well_formed FILE: one element svg, every tag closed in its order.
+# well_formed FILE: one svg element, in which tags are closed in order.
 well_formed() {
     [ -s "$1" ] || fail "no picture $1"
     tr '\n' ' ' <"$1" | sed 's/</\n</g' | awk '
@@ -62,7 +63,8 @@ well_formed picture.svg
 [ ! -e alone/compare.svg ] || fail '--svg: a picture in the folder, too'
 cmp -s out alone/compare.txt || fail '--quiet prints more than the table'
 
-# The original's three files, narrow: asp cannot tie embeddings, and bsp would.
+# The original's three files with a narrow model: asp cannot tie embeddings, so
+# bsp does not tie them either.
 original="$configs/bert_4vpipe.yml $configs/bert_4gpipe.yml"
 original="$original $configs/bert_4pipedream.yml"
 narrow="--set hidden=16 --set ffn=32 --set heads=2 --set vocab=200"
@@ -80,7 +82,7 @@ for name in bert_4vpipe bert_4gpipe bert_4pipedream; do
         fail "$name: tied"
     [ -s "original/$name/metrics.jsonl" ] || fail "$name did not run"
 done
-# Asked for by the user, they are refused as before.
+# Tied embeddings that the user asks for are still refused.
 # shellcheck disable=SC2086
 run 2 compare "$configs/bert_4gpipe.yml" "$configs/compare/gpipe.yml" $narrow
 grep -q 'tie_embeddings' out && fail 'ties of different models'
@@ -90,7 +92,7 @@ sed "s/'model_type'/'tie_embeddings': True\n&/" "$configs/bert_4gpipe.yml" |
 run 2 compare tied.yml "$configs/bert_4vpipe.yml" $narrow
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about ties'
 has err "$configs/bert_4vpipe.yml: tie_embeddings is false, but true in tied.yml:"
-# In full size they are planned, without data and without the memory.
+# At full size they are planned without the data and without enough memory.
 # shellcheck disable=SC2086
 run 0 compare $original --memory-limit 1T
 [ "$(grep -cE '^bert_4(vpipe|gpipe|pipedream) +[0-9]+$' out)" = 3 ] ||

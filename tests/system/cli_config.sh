@@ -1,6 +1,6 @@
 #!/bin/sh
-# Mistakes in a configuration cost one line; a plan names what this machine lacks, and
-# what does not fit is refused before training.
+# Each mistake in a configuration gives one line. A plan reports what this machine
+# lacks, and a run that does not fit is refused before training.
 #   tests/system/cli_config.sh PROGRAM [FOLDER OF AN OLD GPU DRIVER]
 set -u
 
@@ -8,7 +8,7 @@ old_driver=${2:-}
 [ -z "$old_driver" ] || old_driver=$(cd "$old_driver" && pwd) || exit 1
 . "$(dirname "$0")/cli_lib.sh"
 
-# lacks TEXT: one line of a dry run names what this machine lacks, with TEXT.
+# lacks TEXT: one line of a dry run reports what this machine lacks, with TEXT.
 lacks() {
     [ "$(grep -c '^this machine lacks: ' out)" = 1 ] ||
         fail 'not one line about what is lacking'
@@ -63,7 +63,7 @@ if [ ! -e /dev/nvidia0 ]; then
     [ "$(wc -l <err)" = 1 ] || fail 'more than a line about a missing GPU'
     run 2 train a.yml --set device=auto
     has err "a.yml:3: key 'precision': only fp32 and bf16 run on a CPU ("
-    # A plan needs no GPU.
+    # A dry run needs no GPU.
     for device in cuda auto; do
         run 0 train a.yml --set device=$device --dry-run
         lacks GPU
@@ -95,14 +95,14 @@ refuse "--set: key 'schedule' is gpipe, which needs sync_mode bsp; set that,\
  or use pipedream" train a.yml --set 'partition=[3, 3, 3]' \
     --set sync_mode=asp --set schedule=gpipe
 
-# What does not fit is refused before training.
+# A plan above memory_limit is refused before training.
 # shellcheck disable=SC2086
 run 2 train "$configs/bert_tiny.yml" $pipe --set memory_limit=1K --output big
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about memory'
 grep -qE '^--set: stage 0 needs [0-9.]+ [KM]iB \(.*\), memory_limit is 1 KiB; ' err ||
     fail 'not what a stage needs and may have'
 [ ! -e big ] || fail 'a refused run wrote a folder'
-# Nor does what the machine has no room for begin.
+# So is one that needs more memory than the machine has.
 run 2 train "$configs/bert_one.yml" --output huge --set device=cpu \
     --set synthetic_data=true --set batch_size=400000 --set seq_length=64 \
     --set hidden=8192 --set heads=64 --set layers=24
@@ -110,16 +110,16 @@ run 2 train "$configs/bert_one.yml" --output huge --set device=cpu \
 has err '--set: the stages here and the copies to save them need 191 TiB, '
 has err ' left; no batch_size or recompute_ratio makes it fit: use a machine with'
 [ ! -e huge ] || fail 'a run that does not fit has left a folder'
-# A plan may be for another machine.
+# A dry run may plan for another machine.
 run 0 train "$configs/bert_one.yml" --dry-run --set device=cpu \
     --set synthetic_data=true --set batch_size=400000 --set seq_length=64 \
     --set hidden=8192 --set heads=64 --set layers=24
 lacks 'memory (191 TiB needed, '
-# A limit of its own is the plan's.
+# memory_limit also applies to a dry run.
 # shellcheck disable=SC2086
 run 2 train "$configs/bert_tiny.yml" $pipe --set memory_limit=1K --dry-run
 has err ', memory_limit is 1 KiB; '
-# What the message says helps.
+# The batch_size that the message suggests fits.
 room="--set device=cpu --set synthetic_data=true --set seq_length=64"
 # shellcheck disable=SC2086
 run 2 train "$configs/bert_one.yml" --output huge $room \
@@ -128,7 +128,7 @@ batch=$(sed -nE 's/.* left; use batch_size ([0-9]+)$/\1/p' err)
 [ -n "$batch" ] || fail 'no batch_size that fits'
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" --dry-run $room --set "batch_size=$batch"
-# What other machines have is not known here.
+# The memory of other machines is unknown here.
 for hosts in localhost a; do
     big="--set device=cpu --set synthetic_data=true --set batch_size=10000000"
     big="$big --set distributed_backend=mpi"
@@ -144,7 +144,7 @@ for hosts in localhost a; do
         grep -F 'memory (' out | grep lacks && fail 'memory of another host'
     fi
 done
-# Data decides how long the run is, and nothing else of the plan.
+# A plan depends on the data only for its length.
 refuse "--set: key 'data_dir' names 'nowhere', which cannot be read: No such\
  file or directory; generate data with --set synthetic_data=true, or correct\
  the path" train "$configs/bert_tiny.yml" --set data_dir=nowhere
@@ -155,7 +155,7 @@ has out 'work      minibatches of '
 grep '^to beat' out && fail 'a loss to beat without data'
 run 0 train "$configs/bert_tiny.yml" --set data_dir=nowhere --explain
 has out 'data_dir: '
-# All that is shipped is planned, whatever this machine has.
+# All shipped configurations can be planned on any machine.
 for file in "$configs"/*.yml "$configs"/compare/*.yml; do
     run 0 train "$file" --dry-run
     [ ! -s err ] || fail "a plan of $file writes to stderr"
@@ -171,7 +171,7 @@ for file in "$configs"/*.yml "$configs"/compare/*.yml; do
         fail "more than a line about what is lacking: $file"
 done
 
-# Lines that backward reads nothing of are not recomputed, nor counted.
+# Lines whose results backward does not read are neither recomputed nor counted.
 run 0 train "$configs/bert_tiny.yml" --dry-run --set recompute_ratio=0
 grep '^bubble' out >expected
 run 0 train "$configs/bert_tiny.yml" --dry-run \

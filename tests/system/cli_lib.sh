@@ -1,5 +1,5 @@
-# What tests of the command line share, beside tool_lib.sh: small models, and what is
-# read from the output and the folder of a run. To be read with `.` by a script
+# Shared by tests of the command line, on top of tool_lib.sh: small models, and
+# functions that read the output and the folder of a run. Sourced by a script
 # whose first argument is the program.
 # shellcheck shell=sh
 program=${1:?usage: $0 PROGRAM}
@@ -14,7 +14,7 @@ esac
 configs=$(cd "$(dirname "$0")/../../configs" && pwd -P) || exit 1
 . "$(dirname "$0")/tool_lib.sh"
 
-# has FILE TEXT
+# has FILE TEXT: fails if the file does not contain the text.
 has() {
     grep -qF -- "$2" "$1" || fail "no '$2' in $1"
 }
@@ -28,17 +28,17 @@ tiny="$tiny --set print_frequency=2 --set synthetic_data=true"
 # shellcheck disable=SC2034
 pipe="$tiny --set layers=4 --set batch_size=4"
 
-# n_steps FILE: its lines that are about a step
+# n_steps FILE: number of lines with the result of a step.
 n_steps() {
     grep -c '"loss"' "$1"
 }
 
-# losses FOLDER: as metrics.jsonl has them.
+# losses FOLDER: the losses of a run as printed in metrics.jsonl.
 losses() {
     sed -n 's/.*\("loss": *[^,}]*\).*/\1/p' "$1/metrics.jsonl"
 }
 
-# end_cli: how many checks there were, and the status of the script.
+# end_cli: prints the number of checks; its status is that of the script.
 end_cli() {
     printf '%d checks, %d failures\n' "$checks" "$failures"
     [ "$failures" -eq 0 ]

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs and pipelines from outside: files of the folder, schedules that change no loss,
-# and folders that cannot be those of a run.
+# Runs and pipelines: files of the run folder, schedules that do not change the losses,
+# and folders that are refused.
 #   tests/system/cli_runs.sh PROGRAM
 set -u
 
@@ -26,7 +26,7 @@ has out 'forecast  by the first steps: step '
 [ "$(tail -n 1 run/metrics.jsonl | cut -c1-37)" = \
     '{"step": 4, "event": "forecast", "for' ] || fail 'no forecast at the end'
 
-# The folder's configuration runs again, by itself, to the same losses.
+# config.yml of a run folder repeats the run with the same losses.
 run 0 train run/config.yml --output again --quiet
 [ ! -s out ] || fail '--quiet is not quiet'
 [ -s again/metrics.jsonl ] || fail 'config.yml does not run'
@@ -49,7 +49,7 @@ done
     fail 'not one row per stage'
 [ ! -e dry ] || fail 'a dry run of a pipeline wrote a folder'
 
-# Tables, timelines and errors have the user's numbers of the ranks.
+# Tables, timelines and errors use the user's rank numbers.
 cat >placement.json <<'END'
 {"module_to_stage_map": [0, 1, 2, 3, 3],
  "stage_to_rank_map": {"0": [3], "1": [1], "2": [0], "3": [2]}}
@@ -68,13 +68,13 @@ run 0 trace placed
 [ "$(numbers_of_rows 's/^([0-9]) +stage .*/\1/p')" = '3 1 0 2 ' ] ||
     fail 'the table of vpipe trace'
 
-# finite FOLDER N: metrics of N steps, each with a number for a loss.
+# finite FOLDER N: metrics of N steps, each with a finite loss.
 finite() {
     [ "$(grep -cE '"loss": [0-9]+\.[0-9]+,' "$1/metrics.jsonl")" -eq "$2" ] ||
         fail "not $2 losses in $1"
 }
 
-# Asynchronous: a step is a minibatch, with a gradient norm per stage.
+# Asynchronous: a step is one minibatch, with a gradient norm per stage.
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_tiny.yml" $pipe --set total_steps=12 \
     --set eval_every=5 --output asp
@@ -95,8 +95,8 @@ run 0 train asp/config.yml --output asp_again --quiet
 run 0 train "$configs/bert_4pipedream_tiny.yml" $pipe --output pipedream
 finite pipedream 4
 
-# Synchronous: the number of stages, the schedule and recomputation change
-# nothing in the losses.
+# Synchronous: the number of stages, the schedule and recomputation do not
+# change the losses.
 group="$pipe --set accumulation_steps=6 --set learning_rate=0.001"
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $group --output one
@@ -120,7 +120,7 @@ run 0 train "$configs/bert_one.yml" $group --set stages=2 \
 has out 'lists     by the greedy rule: those of v-auto keep more than 3 chunks'
 has vauto/config.yml 'schedule_memory: 3'
 [ "$(losses one)" = "$(losses vauto)" ] || fail 'v-auto is not one stage'
-# A schedule that is made for the stages. Its lists go on with the run.
+# A schedule that is computed for the stages. A resumed run uses the same lists.
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $group --set stages=2 --set schedule=auto \
     --set recompute_ratio=0.5 --set checkpoint_every=2 --max-steps 2 --output auto
@@ -146,7 +146,8 @@ has own/checkpoints/step-2/manifest.json '"schedule": "schedule=v-half stages=4'
 has own/config.yml "schedule: \"$PWD/./own.txt\""
 run 0 train own/config.yml --output own_again --quiet
 [ "$(losses one)" = "$(losses own_again)" ] || fail 'a schedule file is lost'
-# The checkpoint has the text: a run goes on without the file, not with another.
+# The checkpoint holds the schedule: a run can be resumed without the file, but
+# not with another schedule.
 mv own.txt kept.txt
 run 0 train own/config.yml --resume own/checkpoints/step-2 --output own_on
 has out "own/config.yml:$(sed -n '/^schedule:/=' own/config.yml): key 'schedule'\
@@ -196,7 +197,7 @@ refuse "--set: key 'schedule': ./asp.txt: the schedule is not a group of\
 run 2 train "$configs/bert_one.yml" $tiny --output run
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about the used folder'
 
-# What cannot be a run folder is refused with a remedy.
+# A path that cannot be a run folder is refused with a remedy.
 : >file
 # shellcheck disable=SC2086
 refuse 'file is a file, not a folder; choose another --output or log_directory' \
@@ -214,7 +215,7 @@ for place in file file/runs file//a/b/; do
     refuse 'file is a file, not a folder; choose another --output or log_directory' \
         compare "$configs/compare/gpipe.yml" --output $place
 done
-# A run does not mix its files with others, nor replaces a config.yml.
+# A run neither mixes its files with others nor replaces a config.yml.
 mkdir others
 echo mine >others/config.yml
 : >others/.hidden
@@ -227,14 +228,14 @@ refuse "others/ holds files that are not of a run ('config.yml'); choose a new\
 rm others/config.yml others/notes.txt
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $tiny --output others --quiet
-# What a run left that was stopped before its first step is its own.
+# Files of a run that was stopped before its first step may be overwritten.
 mkdir begun
 : >begun/lock
 : >begun/config.yml
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $tiny --output begun --quiet
-# Limits of the system are named in place of memory or another folder.
-# Descriptors that the caller left open would count.
+# The message names a limit of the system that was reached. Descriptors that the
+# caller left open would count.
 for n_files in 5 6; do
     checks=$((checks + 1))
     rm -rf few_files
@@ -270,8 +271,8 @@ if [ "$(id -u)" -ne 0 ]; then
         train "$configs/bert_one.yml" $tiny --output closed
 fi
 
-# A disk with room for two checkpoints and the one that is being written: what
-# the message says helps.
+# The disk holds two checkpoints and one that is being written. The setting that
+# the message suggests works.
 big=$program
 if use_small_disk 4500k; then
     every="--set checkpoint_every=1 --output small/run"
@@ -293,13 +294,13 @@ if use_small_disk 4500k; then
     program=$big
 fi
 
-# A damaged shard is not text.
+# A damaged shard is not read as text.
 printf 'no shard' >broken.hdf5
 refuse "$PWD/broken.hdf5: is not an HDF5 file; copy or write the shard anew, or move\
  it out of data_dir" train "$configs/bert_one.yml" \
     --set "data_dir=$PWD/broken.hdf5"
 
-# The plugin of a transport is looked for before mpirun is started.
+# The plugin of a transport is checked before mpirun is started.
 mkdir alone
 cp "$program" alone/vpipe
 program=$PWD/alone/vpipe
@@ -311,7 +312,7 @@ for transport in mpi nccl; do
         --set distributed_backend=$transport --output unstarted
     [ ! -e unstarted ] || fail 'a run without its transport left a folder'
 done
-# Without a driver neither CUDA's libraries nor the plugin are of any use.
+# Without a driver, the message does not mention CUDA's libraries or the plugin.
 if ! ldconfig -p 2>/dev/null | grep -qF libcuda.so.1; then
     refuse "--set: device cuda: there is no NVIDIA driver; install one, or use\
  device: cpu" train "$configs/bert_tiny.yml" --set device=cuda

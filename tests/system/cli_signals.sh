@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs that are stopped by signals and go on, and what --verbose shows of the inside of a
+# Runs that are stopped by signals can be resumed, and --verbose shows the inside of a
 # pipeline.
 #   tests/system/cli_signals.sh PROGRAM
 set -u
@@ -7,8 +7,8 @@ set -u
 . "$(dirname "$0")/cli_lib.sh"
 
 # ---- Signals ---------------------------------------------------------------
-# start FOLDER FILE ARGUMENT...: a long run in the background, once that file of
-# its folder is there.
+# start FOLDER FILE ARGUMENT...: starts a long run and returns when FILE is in
+# its folder.
 start() {
     where=$1
     file=$2
@@ -23,15 +23,15 @@ start() {
     done
 }
 
-# ended STATUS
+# ended STATUS: waits for the run of `start` and checks its status
 ended() {
     wait $child
     got=$?
     [ "$got" -eq "$1" ] || fail "exit $got, not $1, after a signal"
 }
 
-# A signal stops after the minibatch, with a checkpoint and its own status, and
-# the run goes on from there.
+# A signal stops the run after the current update, with a checkpoint and status
+# 3; the run can be resumed.
 long="--set total_steps=200000"
 for signal in HUP USR1 TERM; do
     # shellcheck disable=SC2086
@@ -60,13 +60,13 @@ has stoppedTERM/output.log.0 "=> loading checkpoint 'stoppedTERM'"
 tail -1 stoppedTERM/command_history.log | grep -qF -- '--resume stoppedTERM' ||
     fail 'the second command is not in command_history.log'
 
-# Its timeline is of the second part, with the numbers of the run.
+# The timeline of a resumed run has its second part, with continued numbers.
 run 0 trace stoppedTERM
 has out "minibatches $last to $((last + 2)), on 1 rank"
 run 0 trace stoppedTERM --last 1
 has out "minibatch $((last + 2)), on 1 rank"
 
-# A run that is done stays as it is.
+# Resuming a finished run changes nothing.
 cp stoppedTERM/trace.json done.json
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
@@ -76,7 +76,7 @@ has out "done      nothing: $((last + 3)) updates are trained already, and\
  --max-steps ends the run at $((last + 3)); raise it to go on"
 cmp -s done.json stoppedTERM/trace.json || fail 'an empty trace replaced one'
 
-# What may not change is named with the way back.
+# A key that may not change is named, with the value to use.
 # shellcheck disable=SC2086
 refuse "--set: hidden is 32, but stoppedTERM/checkpoints/step-$((last + 3)) was\
  saved with 16; a run can only go on with the same: use --set hidden=16, or start\
@@ -89,8 +89,8 @@ refuse "--set: num_minibatches is 7, but\
     train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
     --set num_minibatches=7
 
-# --output may name the run that goes on, under whatever name; an evaluation of
-# it needs a folder of its own.
+# --output may name the resumed run in another spelling; an evaluation of it
+# needs another folder.
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
     --output ./stoppedTERM/ --max-steps $((last + 4))
@@ -110,13 +110,14 @@ run 2 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
     --output stoppedTERM --forward_only
 has err 'stoppedTERM holds a run already; '
 
-# A group is longer than any ring of results.
+# A group of more minibatches than a ring of results holds.
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $tiny --max-steps 1 --output long \
     --set accumulation_steps=9000 --set watchdog_seconds=5
 [ "$(n_steps long/metrics.jsonl)" -eq 1 ] || fail 'not one step of a long group'
 
-# Signals that come together are one: a program and its group may be sent both.
+# Signals that arrive together count as one: a program and its process group may
+# both get it.
 # shellcheck disable=SC2086
 start stoppedtwice metrics.jsonl "$configs/bert_one.yml" $tiny $long
 kill -INT $child
@@ -126,7 +127,7 @@ ended 3
 [ -n "$(find stoppedtwice/checkpoints -name manifest.json)" ] ||
     fail 'no checkpoint after two signals at once'
 
-# A reader that has gone asks for a clean stop, too, which costs one line.
+# A closed pipe also stops the run cleanly, with one line.
 checks=$((checks + 1))
 # shellcheck disable=SC2086
 "$program" train "$configs/bert_one.yml" $tiny $long --output piped 2>err |
@@ -140,7 +141,7 @@ checks=$((checks + 1))
 run 0 train "$configs/bert_one.yml" $tiny $long --resume piped --quiet \
     --max-steps $(($(n_steps piped/metrics.jsonl) + 2))
 
-# While a run lives its folder is taken, before its first checkpoint too.
+# The folder of a running job is locked, even before its first checkpoint.
 # shellcheck disable=SC2086
 start live metrics.jsonl "$configs/bert_one.yml" $tiny $long \
     --set checkpoint_every=1000000 --quiet
@@ -153,7 +154,8 @@ done
 kill -TERM $child
 ended 3
 
-# An asynchronous pipeline too; a second signal of any kind ends it at once.
+# The same for an asynchronous pipeline; a second signal of any kind ends the
+# run at once.
 # shellcheck disable=SC2086
 start stoppedasp metrics.jsonl "$configs/bert_tiny.yml" $pipe $long
 kill -TERM $child
@@ -176,7 +178,7 @@ has err 'ended by a second signal, before all was saved'
 [ "$(grep -c 'stopping after this update' out)" -eq 1 ] ||
     fail 'the first signal is answered twice'
 
-# ---- Looking inside --------------------------------------------------------
+# ---- Output of --verbose ---------------------------------------------------
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_tiny.yml" $pipe --set total_steps=8 \
     --set 'partition=[3, 3, 3]' --set recompute_ratio=0 \
@@ -206,12 +208,12 @@ for word in --verbose --num-minibatches --forward-only --resume --explain \
     --require-loss-below; do
     has out "$word"
 done
-# Options have hyphens, and take the original's spelling, too.
+# Options are spelled with hyphens; the original's underscores work as well.
 grep -E '^  --[a-z-]*_' out && fail 'an option with an underscore'
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_tiny.yml" $pipe --num_minibatches=4 --dry_run
 
-# A loss that is not finite stops the run and says where.
+# A loss that is not finite stops the run; the message names the operator.
 # shellcheck disable=SC2086
 run 1 train "$configs/bert_tiny.yml" $pipe --set learning_rate=100 \
     --set grad_clip=0 --set optimizer=sgd --set total_steps=200 --output nan

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Training on text and token files from outside: what is taken, left out or refused,
-# and whether a run learned.
+# Training on text and token files: which files are read, left out or refused, and
+# whether a run has learned.
 #   tests/system/cli_text.sh PROGRAM
 set -u
 
 . "$(dirname "$0")/cli_lib.sh"
 
 # ---- Text ------------------------------------------------------------------
-# Documented losses depend on every byte of the text that the small
-# configurations learn: it is frozen, see its README.
+# Documented losses depend on every byte of the text of the small
+# configurations, so it must not change; see its README.
 checks=$((checks + 1))
 : >out
 : >err
@@ -19,8 +19,8 @@ grep -n '^data_dir: *\.\.' "$configs"/*.yml "$configs"/*/*.yml >out &&
 run 0 train "$configs/bert_tiny.yml" --dry-run
 has out 'text: 1 file, 306 kB'
 
-# What is not text is refused before anything is made; what is left out, changed
-# or made up is said once, before the first step.
+# Files that are not text are refused before any file is written. Data that is
+# left out, changed or generated is reported once, before the first step.
 text="--set layers=1 --set hidden=16 --set heads=2 --set seq_length=16"
 text="$text --set eval_every=1 --set threads_per_stage=1 --set total_steps=2"
 text="$text --set batch_size=64 --set vocab=260 --set synthetic_data=false"
@@ -50,8 +50,8 @@ run 0 train "$configs/translation_tiny.yml" $text --dry-run \
 run 0 train "$configs/translation_tiny.yml" --dry-run
 grep -q exercise out && fail 'generated pairs are called an exercise'
 
-# The end of a run with an evaluation says whether it learned, and
-# --require-loss-below makes that the exit status.
+# A run with an evaluation reports at its end whether it has learned;
+# --require-loss-below turns that into the exit status.
 learn="$text --set data_dir=$PWD/text/a.txt --require-loss-below"
 # shellcheck disable=SC2086
 run 0 train "$configs/gpt2_tiny.yml" $learn unigram --set total_steps=40 \
@@ -119,7 +119,7 @@ refuse "$PWD/text/train.bin: offset 0: does not begin with the number of\
     --set invalid_utf8=replace --output tokens
 [ ! -e tokens ] || fail 'a run on token files left a folder'
 
-# Token files, from the key to the loss.
+# Token files, trained end to end.
 golden=$configs/../tests/golden/tokens
 run 0 train "$configs/gpt2_tiny.yml" --set "data_dir=$golden/nanogpt" \
     --set data_format=nanogpt --set seq_length=8 --set total_steps=3 \
@@ -142,8 +142,7 @@ has out 'fairseq: 301 sentence pairs, de to en'
 grep -q '^required_batch_size_multiple: 16$' fairseq/config.yml ||
     fail 'config.yml does not keep required_batch_size_multiple'
 
-# The table of the documents has keys and formats that the program has, and all
-# of them.
+# The table of docs/data.md lists exactly the keys and formats of the program.
 run 0 train --help
 data=$configs/../docs/data.md
 # shellcheck disable=SC2016 # these are quotes of the document

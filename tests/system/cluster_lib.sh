@@ -1,5 +1,5 @@
-# What the tests of ranks as processes have in common. Status 77 says that
-# something for a test is missing.
+# Shared by the tests of ranks as processes. Status 77 means that a program or
+# package for a test is missing.
 # shellcheck shell=bash
 
 skip()
@@ -8,7 +8,7 @@ skip()
     exit 77
 }
 
-# need TOOL...
+# need TOOL...: skips the test if a tool is missing.
 need()
 {
     local tool
@@ -21,8 +21,8 @@ need()
 
 failures=0
 
-# For scripts that go on and look at `failures` at their end; shows what the last
-# command said.
+# note_failure TEXT: counts a failure and shows the output of the last command.
+# For scripts that go on and check `failures` at their end.
 note_failure()
 {
     local file
@@ -34,7 +34,8 @@ note_failure()
     done
 }
 
-# For those that do not. Uses: folder.
+# fail TEXT: prints the end of the logs in $folder and exits. For scripts that
+# stop at the first failure.
 fail()
 {
     local file
@@ -46,7 +47,8 @@ fail()
     exit 1
 }
 
-# until_true SECONDS WHAT COMMAND...: waits for the command to succeed.
+# until_true SECONDS WHAT COMMAND...: repeats the command until it succeeds;
+# fails after SECONDS.
 until_true()
 {
     local limit=$((SECONDS + $1)) what=$2
@@ -58,7 +60,7 @@ until_true()
     done
 }
 
-# write_training STEPS
+# write_training STEPS: prints the configuration of a small run.
 write_training()
 {
     cat <<END
@@ -80,7 +82,7 @@ watchdog_seconds: 10
 END
 }
 
-# The steps and losses of a run, with all their digits.
+# losses RUN: prints steps and losses of a run, with all digits.
 losses()
 {
     sed -n 's/^{"step": \([0-9]*\),.*"loss": \([^,]*\),.*/\1 \2/p' \
@@ -92,7 +94,7 @@ has_steps()
     [ "$(losses "$1" | wc -l)" -ge "$2" ]
 }
 
-# same_losses RUN RUN
+# same_losses RUN RUN: true if both have the same losses, and at least one.
 same_losses()
 {
     cmp <(losses "$1") <(losses "$2") && [ -n "$(losses "$1")" ]

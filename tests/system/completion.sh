@@ -1,9 +1,8 @@
 #!/bin/bash
-# tests/system/completion.sh PROGRAM: completion in interactive shells. Text and a TAB
-# are typed into a terminal, and the line that the shell has then is compared.
-# The scripts are those of 'PROGRAM completion', or with INSTALLED=1 those that
-# the shells find themselves. Shells that are missing are left out; status 77 if
-# none but bash is there.
+# tests/system/completion.sh PROGRAM: completion in interactive shells. Types text and
+# a TAB into a terminal, and compares the resulting line of the shell. The scripts are
+# those of 'PROGRAM completion', or with INSTALLED=1 those that the shells find
+# themselves. Missing shells are left out; exits with 77 if only bash is installed.
 set -euo pipefail
 
 program=$(realpath "$1")
@@ -17,7 +16,7 @@ export PATH=$folder/bin:$PATH TERM=dumb HOME=$folder XDG_CONFIG_HOME=$folder
 failures=0
 checks=0
 
-# Typed text, | and the line that one TAB makes of it.
+# Typed text, |, and the line after one TAB.
 cases='vpipe tra|vpipe tra
 vpipe trai|vpipe train
 vpipe compl|vpipe completion
@@ -44,7 +43,7 @@ vpipe schedule zb-h|vpipe schedule zb-h
 vpipe schedule dual|vpipe schedule dualpipe-v
 vpipe eval trai|vpipe eval trained.run/'
 
-# Compares, with spaces at the end of the line removed.
+# check SHELL TYPED WANT GOT: compares lines without trailing spaces.
 check()
 {
     local shell=$1 typed=$2 want=$3 got=$4
@@ -56,7 +55,7 @@ check()
     failures=$((failures + 1))
 }
 
-# Waits until the shell has made the file `ready`, then types `input`, and waits
+# Waits until the shell has created the file `ready`, types `input`, and waits
 # for the last line.
 type_input()
 {
@@ -75,8 +74,8 @@ type_input()
     printf 'exit\n'
 }
 
-# in_terminal NAME COMMAND: types all cases; Ctrl-X Ctrl-W appends the line that
-# is being edited to `lines`, Ctrl-U clears it.
+# in_terminal NAME COMMAND: types all cases. Ctrl-X Ctrl-W appends the edited
+# line to `lines`, Ctrl-U clears it.
 in_terminal()
 {
     local name=$1 n=0 typed want
@@ -131,7 +130,7 @@ END
     ZDOTDIR=$folder in_terminal zsh 'zsh -i'
 }
 
-# fish prints what it would offer; a single answer is the one it takes.
+# fish prints its candidates; a single one is inserted.
 fish_shell()
 {
     local typed want answers n common plain=
@@ -145,7 +144,7 @@ fish_shell()
             test -f vpipe.fish; and source vpipe.fish
             complete -C "'"$typed"'" | string replace -r "\t.*" ""' </dev/null) || true
         n=$(printf '%s\n' "$answers" | grep -c . || true)
-        # Several answers: what they have in common.
+        # Of several candidates, the common beginning is inserted.
         common=$(printf '%s\n' "$answers" | sed -e '$!{N;s/^\(.*\).*\n\1.*$/\1\n\1/;D;}')
         [ "$n" != 0 ] || common=${typed##* }
         check fish "$typed" "$want" "${typed% *} $common"

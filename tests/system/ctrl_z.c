@@ -1,9 +1,9 @@
-/* Runs a command in a terminal of its own, as a shell with job control does:
+/* Runs a command in a new terminal, like a shell with job control:
  *   ctrl_z SECONDS FILE LINES COMMAND ARGUMENT...
  * types Ctrl-Z when FILE has LINES lines, waits until the command is stopped,
- * continues it in the foreground SECONDS later, and ends with its exit status.
- * What the command prints goes to stdout. Status 99, and a line on stderr, if it
- * was not stopped, or FILE grew while it was. */
+ * continues it in the foreground SECONDS later, and exits with its exit status.
+ * The output of the command goes to stdout. Prints an error and exits with 99 if
+ * the command was not stopped, or if FILE grew while it was. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -51,7 +51,7 @@ static long long size_of(const char *path)
     return stat(path, &info) == 0 ? (long long)info.st_size : -1;
 }
 
-/* ---- The shell, in the terminal ----------------------------------------- */
+/* ---- The shell, inside of the terminal ---------------------------------- */
 
 /* Gives the terminal to `pid` and waits until it stops or ends. */
 static int wait_in_foreground(pid_t pid)
@@ -84,7 +84,7 @@ static int run_shell(int seconds, const char *file, char **command)
     status = wait_in_foreground(pid);
     if (!WIFSTOPPED(status))
         die("the command was not stopped");
-    pause_ms(500); /* for messages that are under way */
+    pause_ms(500); /* for messages in transit */
     before = size_of(file);
     pause_ms(seconds * 1000);
     if (size_of(file) != before)
@@ -94,9 +94,10 @@ static int run_shell(int seconds, const char *file, char **command)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* ---- The user, outside -------------------------------------------------- */
+/* ---- The user, outside of the terminal ---------------------------------- */
 
-/* Copies what the terminal shows until nothing of it is left. */
+/* Copies the output of the terminal to stdout until it ends, and types Ctrl-Z
+ * once. */
 static void show(int terminal, const char *file, int n_lines)
 {
     struct pollfd polled = { .fd = terminal, .events = POLLIN };
@@ -130,7 +131,7 @@ int main(int argc, char **argv)
     if (shell == 0)
         exit(run_shell((int)strtol(argv[1], NULL, 10), argv[2], argv + 4));
     show(terminal, argv[2], (int)strtol(argv[3], NULL, 10));
-    close(terminal); /* SIGHUP, if the shell is still there */
+    close(terminal); /* sends SIGHUP if the shell still runs */
     if (waitpid(shell, &status, 0) != shell || !WIFEXITED(status))
         die("the shell was killed");
     return WEXITSTATUS(status);

@@ -1,8 +1,8 @@
 #!/bin/bash
-# The dashboard of a run under clients of all kinds: it serves what it should, the
-# losses are those of a run without it, and its memory does not grow.
+# The dashboard of a run serves good and hostile clients correctly, the losses are
+# those of a run without it, and its memory does not grow.
 #   tests/system/dashboard.sh PROGRAM HOSTILE [few]
-# `few`: fewer clients, and memory is not looked at, which a sanitizer changes.
+# `few` for sanitizers: fewer clients, and memory is not measured.
 # VP_FULL=1: 1,000 requests and 200 stuck clients.
 set -u
 
@@ -17,7 +17,7 @@ subcommand=train
 n_requests=120 n_stuck=70
 [ "${VP_FULL:-0}" = 0 ] || { n_requests=1000; n_stuck=200; }
 [ -z "$few" ] || { n_requests=60; n_stuck=30; }
-grown_kib=8192 # what a server may take beside the run
+grown_kib=8192 # memory that the server may add to the run
 
 cat >small.yml <<'EOF'
 model_type: gpt2
@@ -34,7 +34,7 @@ checkpoint_every: 0
 device: cpu
 EOF
 
-# ---- What is refused -----------------------------------------------------------
+# ---- Refusals ------------------------------------------------------------------
 for place in x 70000 1:2:3 :80 '[::1]' ::1:80; do
     refuse "--dashboard: '$place' is not [HOST:]PORT; write for example '--dashboard 8080'" \
         small.yml --dashboard "$place"
@@ -46,8 +46,8 @@ alone/vpipe train small.yml --dashboard 0 >out 2>err
 [ $? -eq 2 ] && grep -q '^--dashboard: libvpipe_http.so cannot be loaded (no such file); install libmicrohttpd-dev and build it' err ||
     fail 'a program without the plugin'
 
-# ---- A run with it -------------------------------------------------------------
-# field NAME: kB of the run's memory.
+# ---- A run with a dashboard ----------------------------------------------------
+# field NAME: a value of the run's /proc/PID/status, in kB.
 field()
 {
     sed -n "s/^$1:[^0-9]*\([0-9]*\).*/\1/p" /proc/$pid/status
@@ -79,7 +79,8 @@ checks=$((checks + 1))
 [ -n "$few" ] || [ $((after - before)) -lt $grown_kib ] ||
     fail "memory grew from $before to $after kB"
 
-# A browser: the token once, then its cookie; events that are lines of the run.
+# Like a browser: sends the token once, then the cookie; events are lines of the
+# run.
 checks=$((checks + 1))
 if command -v curl >/dev/null; then
     url=http://127.0.0.1:$port token=$(cat watched/dashboard.token)
@@ -87,7 +88,7 @@ if command -v curl >/dev/null; then
     grep -q '<script>' page || fail 'no page'
     grep -q "$token" page && fail 'the token is in the page'
     grep -q '#HttpOnly_127.0.0.1.*vpipe_' jar || fail 'no cookie'
-    # The stream does not end; a busy machine may need longer for its first lines.
+    # The stream has no end; a busy machine may need longer for its first lines.
     for seconds in 2 5 10; do
         curl -s -b jar -m $seconds "$url/events?from=0" >events
         sed -n 's/^data: \({"step": .*\)/\1/p' events | head -20 >lines
@@ -104,7 +105,7 @@ wait $pid
 [ ! -e watched/dashboard.token ] || fail 'the token is left behind'
 grep -q '"state": "interrupted"' watched/status.json || fail 'the last state'
 
-# ---- The same without it -------------------------------------------------------
+# ---- The same run without a dashboard ------------------------------------------
 steps=$(grep -c '"loss"' watched/metrics.jsonl)
 [ "$steps" -lt 3000 ] || steps=3000
 run 0 small.yml --output plain --quiet --max-steps "$steps"

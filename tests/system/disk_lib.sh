@@ -1,8 +1,8 @@
-# A disk that is soon full, for tests of the program.
+# A small disk for tests of the program.
 # shellcheck shell=sh
 
-# use_small_disk SIZE: $program becomes one that has a disk of SIZE at ./small,
-# empty at every start. False, and says so, where that cannot be.
+# use_small_disk SIZE: wraps $program so that it has a disk of SIZE at ./small,
+# empty at every start. Prints a message and returns false without root.
 use_small_disk()
 {
     if ! unshare -m true 2>/dev/null; then

@@ -1,8 +1,8 @@
 #!/bin/bash
-# tests/system/docs.sh: pages in Markdown. Every relative link leads to a file, every
-# anchor to a heading; source files and functions that docs/architecture.md
-# names exist; the patches of examples/extend apply, and the code that pages of
-# docs/extend quote is in them.
+# tests/system/docs.sh: checks the Markdown pages. Every relative link leads to a file
+# and every anchor to a heading; source files and functions that docs/architecture.md
+# names exist; the patches of examples/extend apply, and contain the code that the
+# pages of docs/extend quote.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export LC_ALL=C
@@ -20,14 +20,14 @@ fail()
     failures=$((failures + 1))
 }
 
-# Without fenced blocks and code within a line.
+# prose PAGE: the page without code blocks and inline code.
 # shellcheck disable=SC2016 # backquotes of Markdown
 prose()
 {
     awk '/^ *```/ { code = !code; next } !code' "$1" | sed 's/`[^`]*`//g'
 }
 
-# The anchors that a page has, one per line: headings as GitHub spells them.
+# anchors PAGE: the anchors of its headings as GitHub makes them, one per line.
 anchors()
 {
     awk '/^ *```/ { code = !code; next } !code && /^#+ /' "$1" |
@@ -64,7 +64,7 @@ check_links()
     done < <(prose "$1" | grep -oE '\]\([^) ]+\)' | sed 's/^](//; s/)$//')
 }
 
-# Files as paths below src, or from the root; functions with their brackets.
+# Files are paths below src or from the root; functions end with ().
 # shellcheck disable=SC2016 # backquotes of Markdown
 check_names()
 {
@@ -85,7 +85,8 @@ git_grep()
     grep -rqE --include='*.[ch]' "${1/(/\\(}" src tools include
 }
 
-# Each line of the page's C code is a line of the patch: added, or context.
+# Each line of the page's C code must be an added or a context line of the
+# patch.
 check_quotes()
 {
     local page=$1 patch=$2 line

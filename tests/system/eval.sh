@@ -1,6 +1,6 @@
 #!/bin/sh
-# `vpipe eval` and `vpipe logits` from outside: what they print and write, and that
-# each mistake costs one line.
+# `vpipe eval` and `vpipe logits` print and write the right results, and each mistake
+# gives one line.
 #   tests/system/eval.sh build/vpipe
 set -u
 
@@ -9,7 +9,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd -P) || exit 1
 golden=$source/tests/golden
 . "$source/tests/system/tool_lib.sh"
 
-# says PATTERN: a line of stdout matches.
+# says PATTERN: a line of stdout matches the pattern.
 says() {
     checks=$((checks + 1))
     grep -q -- "$1" out || fail "no line '$1'"
@@ -26,7 +26,7 @@ for name in eval logits; do
 done
 
 # ---- A run --------------------------------------------------------------------
-cp "$source/README.md" prose.txt # tokens are kept beside it
+cp "$source/README.md" prose.txt # tokens are stored beside the file
 run 0 train "$source/configs/gpt2_tiny.yml" --quiet --output run \
     --set total_steps=20 --set tokenizer="$golden/tokenizers/gpt2" \
     --set vocab=2000 --set data_dir=prose.txt --set synthetic_data=false \
@@ -40,7 +40,7 @@ says '^perplexity  [0-9.]*$'
 says '^took        [0-9:]*, [0-9.]* [KMGi]*B$'
 says '^accuracy    [0-9.]* % of the next tokens, [0-9.]* % among'
 
-# The same for every cut, but for the time it took.
+# Results do not depend on the number of stages; the time is not compared.
 run 0 eval run --json
 sed 's/,"stages".*//' out >one
 says '^{"path":"run/checkpoints/step-20","model_type":"gpt2","data":"'
@@ -53,7 +53,7 @@ run 0 eval run/checkpoints/step-20 --json
 sed 's/,"stages".*//' out >several
 cmp -s one several || fail "the checkpoint is evaluated differently"
 
-# All of other data, or the tenth that training would hold out.
+# Evaluates all of other data, or the tenth that training would hold out.
 seq 1 3000 >numbers.txt
 run 0 eval run --data numbers.txt --json
 whole=$(sed 's/.*"samples":\([0-9]*\).*/\1/' out)
@@ -75,7 +75,7 @@ cmp -s text.safetensors ids.safetensors || fail "text and ids give other logits"
 run 0 logits run --ids "$first" --out first.safetensors
 cmp -s text.safetensors first.safetensors && fail "one sequence gives two"
 
-# Without a tokenizer a file has ids; text for BERT gets its special tokens.
+# Without a tokenizer a file holds ids. Text for BERT gets [CLS] and [SEP].
 cp -R "$golden/logits/bert" bert
 printf '5 6 7\n' >ids
 run 0 logits bert ids --out a

@@ -1,9 +1,9 @@
 #!/bin/sh
-# The recipes of examples/, each started by its one command: with VP_FULL=1 as
-# they are, and what their pages claim is checked; else with a few steps each.
+# The recipes of examples/ run with their one command: with VP_FULL=1 at full length,
+# and the claims of their pages are checked; else for a few steps each.
 #   tests/system/examples.sh build/vpipe
-# PYTHON names a Python with torch and transformers for the last step of the
-# recipe pirate, in the full form only.
+# PYTHON names a Python with torch and transformers for the last step of the recipe
+# pirate; only with VP_FULL=1.
 set -u
 
 program=$(realpath "${1:?usage: tests/system/examples.sh PROGRAM}")
@@ -14,10 +14,10 @@ export VPIPE="$program"
 steps=
 if [ -z "${VP_FULL:-}" ]; then
     steps=4
-    export PYTHON=false # no Python: the recipe says what it skips
+    export PYTHON=false # without Python the recipe reports the steps that it skips
 fi
 
-# recipe NAME: runs it; leaves its output in `out` and `err`.
+# recipe NAME: runs a recipe; leaves its output in `out` and `err`.
 recipe() {
     checks=$((checks + 1))
     "$source/examples/$1/run" ${steps:+--set total_steps=$steps} \
@@ -33,7 +33,8 @@ contains() {
     grep -q "$2" out || fail "$1"
 }
 
-# claim WHAT VALUE RELATION LIMIT: in the full form the value must be so.
+# claim WHAT VALUE RELATION LIMIT: with VP_FULL=1, VALUE RELATION LIMIT must
+# hold.
 claim() {
     [ -z "$steps" ] || return 0
     checks=$((checks + 1))
@@ -41,13 +42,13 @@ claim() {
         fail "$1 is $2, which is not $3 $4"
 }
 
-# last_loss NAME: the last held-out loss of its run.
+# last_loss NAME: the last held-out loss of the recipe's run.
 last_loss() {
     sed -n 's/.*"eval_loss": \([^,]*\),.*/\1/p' "runs/$1/run/metrics.jsonl" |
         tail -n 1
 }
 
-# The same fables and pairs everywhere: the pages quote them.
+# Fables and pairs are the same on every machine, because the pages quote them.
 for data in fables/fables numbers/pairs; do
     awk -v n=100 -f "$source/examples/$data.awk" >sample
     checks=$((checks + 2))

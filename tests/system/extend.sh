@@ -1,8 +1,7 @@
 #!/bin/bash
 # tests/system/extend.sh BUILD [NAME]...: the walk-throughs of docs/extend, each on a
-# copy of the sources with examples/extend/NAME.patch applied: builds the targets
-# that the page names and runs its commands. Works in a folder of BUILD.
-# KEEP=1 leaves that folder there.
+# copy of the sources with examples/extend/NAME.patch applied. Builds the targets that
+# the page names and runs its commands, in a folder of BUILD. KEEP=1 keeps the folder.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -20,7 +19,7 @@ fail()
     failures=$((failures + 1))
 }
 
-# make TARGET...: in the copy; the build folder serves all walk-throughs.
+# make TARGET...: builds in the copy; all walk-throughs share its build folder.
 make()
 {
     if ! ninja -C build "$@" >log 2>&1; then
@@ -43,7 +42,8 @@ check()
     done
 }
 
-# losses RUN SETTING...: trains a small model for ten updates; prints its losses.
+# losses RUN SETTING...: trains a small model for ten updates and prints the
+# losses.
 losses()
 {
     local run=$1 settings=()
@@ -57,7 +57,7 @@ losses()
     sed -n 's/.*"loss": *\([^,]*\),.*/\1/p' "$run/metrics.jsonl"
 }
 
-# same_losses A B: ten of them, the same digits.
+# same_losses A B: both are the same ten losses.
 same_losses()
 {
     [ "$(wc -l <<<"$1")" = 10 ] || fail "not ten losses: $1"
@@ -88,7 +88,7 @@ add_a_schedule()
     make vpipe || return 1
     build/vpipe schedule 2f2b --stages 4 --minibatches 8 --svg 2f2b.svg >chart
     grep -q '</svg>' 2f2b.svg || fail 'no drawing'
-    # The page shows the chart.
+    # The page shows this chart.
     page=$(sed -n '/^rank 0 /,/^rank 3 /p' "$root/docs/extend/add-a-schedule.md")
     [ "$page" = "$(sed -n '/^rank 0 /,/^rank 3 /p' chart)" ] ||
         fail "docs/extend/add-a-schedule.md shows another chart"

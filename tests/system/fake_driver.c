@@ -1,5 +1,5 @@
-/* A libcuda.so.1 of CUDA 12.2, for the message about old drivers: NVIDIA's
- * runtime looks at the version, and gives up. */
+/* A fake libcuda.so.1 of CUDA 12.2, to test the message about old drivers:
+ * NVIDIA's runtime reads the version and gives up. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

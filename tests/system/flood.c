@@ -1,8 +1,9 @@
-/* flood PROGRAM TEXT SECONDS: a stranger at the door of a job. Finds the process
- * of PROGRAM that looks after the ranks of the job whose command line contains
- * TEXT, and connects to the socket it listens on, again and again, with up to
- * 200 connections at a time; every second one sends bytes that mean nothing.
- * Prints how many were made. Ends after SECONDS, or with the job. */
+/* flood PROGRAM TEXT SECONDS: connects to the supervisor of a job without its token.
+ * Finds the process of PROGRAM that supervises the ranks of the job whose command
+ * line contains TEXT, and connects to the socket on which it listens again and
+ * again, with up to 200 connections at a time; every second connection sends
+ * meaningless bytes. Prints the number of connections. Ends after SECONDS, or when
+ * the job ends. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <dirent.h>
@@ -22,11 +23,11 @@ enum { MOST = 200 };
 
 struct door {
     int pid;
-    int port;                   /* of 127.0.0.1, or of any address; 0: none */
-    struct sockaddr_un address; /* else */
+    int port;                   /* on 127.0.0.1 or any address; 0: none */
+    struct sockaddr_un address; /* local socket, if port is 0 */
 };
 
-/* ---- The process -------------------------------------------------------- */
+/* ---- The supervisor's process ------------------------------------------- */
 
 static bool runs(int pid, const char *program)
 {
@@ -41,7 +42,7 @@ static bool runs(int pid, const char *program)
     return strcmp(path, program) == 0;
 }
 
-/* Whether a file of /proc, whose parts end with 0, contains a text. */
+/* True if a file of /proc, whose parts end with 0 bytes, contains `text`. */
 static bool has_text(int pid, const char *file, const char *text)
 {
     static char bytes[1 << 17];
@@ -77,7 +78,7 @@ static int parent_of(int pid)
     return parent;
 }
 
-/* The process that was called, or a child of the first rank. */
+/* The supervisor is the process that the user started, or a child of rank 0. */
 static bool is_supervisor(int pid, const char *program, const char *text)
 {
     return runs(pid, program) && has_text(pid, "cmdline", text) &&
@@ -85,7 +86,7 @@ static bool is_supervisor(int pid, const char *program, const char *text)
             runs(parent_of(pid), program));
 }
 
-/* ---- Its socket --------------------------------------------------------- */
+/* ---- The supervisor's socket -------------------------------------------- */
 
 static bool find_port(unsigned long inode, struct door *door)
 {

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Jobs that are frozen for longer than watchdog_seconds, and continued: by
-# SIGSTOP and SIGCONT, all processes at once or one after the other, and by
-# Ctrl-Z in a terminal. They end well, with the losses of an unbroken run.
+# Jobs are frozen for longer than watchdog_seconds and continued: by SIGSTOP and
+# SIGCONT, all processes at once or one after the other, and by Ctrl-Z in a terminal.
+# They end normally, with the losses of an uninterrupted run.
 #   tests/system/freeze.sh PROGRAM CTRL_Z
 set -u
 
@@ -30,21 +30,22 @@ total_steps: 120
 checkpoint_every: 20
 watchdog_seconds: 3
 END
-seconds=4 # more than that
+seconds=4 # longer than watchdog_seconds
 mpi=(--set distributed_backend=mpi)
 
-# Where MPI is missing only threads are tried.
+# Without MPI only threads are tested.
 has_mpi() {
     command -v mpirun >/dev/null &&
         [ -e "$(dirname "$program")/libvpipe_mpi.so" ]
 }
 
-# processes_of RUN: of the job, in the order in which they were started
+# processes_of RUN: processes of the job, in the order in which they were
+# started
 processes_of() {
     pgrep -f -- "--output $folder/$1( |\$)"
 }
 
-# start RUN COMMAND...: until some steps are done
+# start RUN COMMAND...: starts a run and returns after some steps
 start() {
     local run=$1
     shift
@@ -57,12 +58,13 @@ start() {
     done
 }
 
-# wrong RUN WHAT: for the end, as tests run side by side
+# wrong RUN WHAT: stores a failure for the end, because tests run in parallel
 wrong() {
     { echo "$1: $2"; head -c 2000 "$1.out" "$1.err"; } >>wrong.txt
 }
 
-# ended RUN: well, with the losses of an unbroken run, and nothing is left
+# ended RUN: the run ended normally with the expected losses, and no process is
+# left
 ended() {
     local run=$1 status
     wait $child
@@ -82,14 +84,14 @@ check() {
 }
 
 # freeze RUN PAUSE [tac]: SIGSTOP to all processes, PAUSE seconds apart, then
-# SIGCONT; `tac`: ranks first, their supervisor last
+# SIGCONT. With `tac` ranks come first and their supervisor last.
 freeze() {
     local pids signal
     pids=$(processes_of "$1" | ${3:-cat})
     for signal in STOP CONT; do
         for pid in $pids; do
             [ "$(ps -o comm= -p "$pid")" != timeout ] || continue
-            # Ranks may be done before the last one is continued.
+            # Ranks may have ended before the last one is continued.
             kill -$signal "$pid" 2>/dev/null || [ $signal = CONT ] ||
                 wrong "$1" "no process $pid"
             sleep "$2"
@@ -115,7 +117,7 @@ all_at_once() {
     ended once
 }
 
-# Ranks miss their supervisor first, or it misses them.
+# The ranks lose their supervisor first, or the supervisor loses them first.
 one_by_one() {
     start forth "${by_vpipe[@]}"
     freeze forth 0.25
@@ -125,7 +127,7 @@ one_by_one() {
     ended back
 }
 
-# Ranks come while their supervisor is stopped: they wait for it.
+# Ranks connect while their supervisor is stopped: they wait for it.
 before_the_ranks() {
     local pid
     timeout 120 "${by_vpipe[@]}" --quiet --output "$folder/early" \
@@ -142,7 +144,7 @@ before_the_ranks() {
     [ ! -s early.err ] || wrong early 'something is said'
 }
 
-# The supervisor is a child of the first rank.
+# The supervisor is a child of rank 0.
 under_mpirun() {
     start guarded "${by_mpirun[@]}"
     freeze guarded 0.1
@@ -150,7 +152,7 @@ under_mpirun() {
 }
 
 # ---- SIGTSTP ----------------------------------------------------------------
-# Open MPI stops all ranks then, and their supervisor runs on.
+# Open MPI stops all ranks on SIGTSTP, but their supervisor goes on.
 paused_by_mpirun() {
     local pid
     mpirun --version 2>&1 | grep -q 'Open MPI) 4' || return
@@ -179,7 +181,7 @@ typed() {
 tests='threads'
 ! has_mpi || tests='threads all_at_once one_by_one
     before_the_ranks under_mpirun paused_by_mpirun'
-# They sleep most of the time.
+# The tests sleep most of the time, so they run in parallel.
 for test in $tests; do
     $test &
 done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `vpipe generate` from outside: ids are those of transformers, whatever the stages
-# and the batch; texts end where they should; each mistake costs one line.
+# `vpipe generate` gives the ids of transformers for any number of stages and any batch,
+# and texts end in the right place. Each mistake gives one line.
 #   tests/system/generate.sh build/vpipe
 set -u
 
@@ -9,7 +9,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd -P) || exit 1
 golden=$source/tests/golden
 . "$source/tests/system/tool_lib.sh"
 
-# same FILE WHAT: stdout is this file.
+# same FILE WHAT: stdout equals the file.
 same() {
     checks=$((checks + 1))
     cmp -s "$1" out || fail "$2"
@@ -23,7 +23,7 @@ grep -q 'usage: vpipe generate MODEL' out || fail "the help has no usage"
 # ---- Ids of transformers ------------------------------------------------------
 gpt2=$golden/logits/gpt2
 
-# ending ID: the model, whose texts end at this id.
+# ending ID: a copy of the model with ID as its end-of-text id.
 ending() {
     rm -rf model
     cp -R "$gpt2" model
@@ -51,7 +51,8 @@ while IFS='|' read -r prompt end options ids; do
 done <"$golden/generate.txt"
 [ "$n_cases" -eq 8 ] || fail "$n_cases cases in generate.txt"
 
-# An end is also found in a list, in config.json and by an import.
+# The end-of-text id is also found in a list, in config.json and in an imported
+# model.
 prompt=$(sed -n 's/^\([0-9,]*\)|35|.*/\1/p' "$golden/generate.txt")
 sed -n 's/^[0-9,]*|35|.*|//p' "$golden/generate.txt" >expected
 ending '[1, 35]'
@@ -81,7 +82,7 @@ for batch in 1 2 3; do
     done
 done
 
-# The cache changes no id; what was counted is told on request only.
+# The cache changes no id; counts are printed only with --stats.
 run 0 generate "$gpt2" --prompts prompts --ignore-eos --no-cache
 same expected "ids without a cache are others"
 run 0 generate "$gpt2" --prompts prompts --ignore-eos --stats
@@ -93,14 +94,14 @@ grep -q '^vpipe generate: prompts: [0-9]* ids in .*; cache: .* bytes)$' err ||
 grep -q "^vpipe generate: stage 0 needs .*cache .*memory_limit is" err ||
     fail "the size of the cache is not told"
 
-# The model has 128 positions; the last id needs none.
+# The model has 128 positions; the last id needs no position.
 prompt=$(awk -F '|' 'length($1) > 200 { print $1 }' "$golden/generate.txt")
 run 0 generate "$gpt2" --ids "$prompt" --ignore-eos --max-tokens 1000
 [ "$(wc -w <out)" -eq 39 ] || fail "90 ids are not continued by 39"
 printf '%s\n' "vpipe generate: text 1 ends at the model's 128 positions" >expected
 cmp -s expected err || fail "the end at the last position is not told"
 
-# ---- Draws --------------------------------------------------------------------
+# ---- Sampling -----------------------------------------------------------------
 draw="generate $gpt2 --ignore-eos --temperature 1.5 --top-k 20 --top-p 0.95"
 # shellcheck disable=SC2086
 for seed in 1 2; do
@@ -117,7 +118,7 @@ run 0 $draw --ids 5,6 --ids 5,6 --seed 1
 [ "$(sort -u out | wc -l)" -eq 2 ] || fail "two texts of a job draw the same"
 
 # ---- Texts --------------------------------------------------------------------
-cp "$source/README.md" prose.txt # tokens are kept beside it
+cp "$source/README.md" prose.txt # tokens are stored beside the file
 run 0 train "$source/configs/gpt2_tiny.yml" --quiet --output run \
     --set total_steps=20 --set tokenizer="$golden/tokenizers/gpt2" \
     --set vocab=2000 --set data_dir=prose.txt --set synthetic_data=false \
@@ -134,7 +135,7 @@ text="generate run --temperature 1 --seed 3 --max-tokens 30"
     ids=$(tr ' ' , <out)
     run 0 $text --ids "$ids"
     same whole "ids give another text than --prompt"
-    # The text ends before the stop, wherever that is in a token.
+    # The text ends before the stop text, also in the middle of a token.
     n_stops=0
     for place in 3 5 7 9 12; do
         stop=$(tr '\n' '~' <whole | tr '~' '.' | cut -c $place-$((place + 2)))
@@ -153,7 +154,8 @@ text="generate run --temperature 1 --seed 3 --max-tokens 30"
     [ "$(wc -w <out)" -lt "$(wc -w <all_ids)" ] || fail "--stop ends no ids"
 }
 
-# A prompt of several pieces, and texts that wait for a line of the cache.
+# A prompt that is computed in several pieces, and texts that wait for a line of
+# the cache.
 run 0 train "$source/configs/gpt2_tiny.yml" --quiet --output long \
     --set total_steps=2 --set positions=700 --set seq_length=32 \
     --set threads_per_stage=1
@@ -171,8 +173,8 @@ draw="generate long --prompts long.txt --max-tokens 12 --ignore-eos --print-ids"
     done
 }
 
-# A character of several tokens is printed when it is whole; 28 tokens are 14 of
-# them here, 29 end within one, which becomes U+FFFD.
+# A character of several tokens is printed when it is complete. Here 28 tokens
+# are 14 characters; 29 tokens end within a character, which becomes U+FFFD.
 yes '漢字' | head -1000 | tr -d '\n' >kanji.txt
 run 0 train "$source/configs/gpt2_tiny.yml" --quiet --output kanji \
     --set total_steps=60 --set tokenizer="$golden/tokenizers/gpt2" \
@@ -185,7 +187,7 @@ for tokens in 28 29; do
     same expected "$tokens tokens are not whole characters"
 done
 
-# ---- Gaps ---------------------------------------------------------------------
+# ---- Gaps of a masked language model ------------------------------------------
 cp -R "$golden/logits/bert" bert
 {
     printf '[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n'

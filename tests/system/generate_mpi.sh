@@ -1,9 +1,9 @@
 #!/bin/bash
-# Trained models whose ranks are processes: generate, translate, eval and logits give
-# what one process gives, byte by byte; a rank that is lost is named.
+# With ranks as processes, generate, translate, eval and logits give the output of one
+# process, byte by byte; a lost rank is named.
 #   tests/system/generate_mpi.sh PROGRAM MPIRUN [OPTION...]
-# With VP_FULL=1 every case with 2 and 4 stages, started by vpipe and by MPIRUN; else
-# each case has one of the four.
+# With VP_FULL=1 every case runs with 2 and 4 stages, started by vpipe and by MPIRUN;
+# else each case runs in one of these four ways.
 set -u
 
 program=$(realpath "${1:?usage: tests/system/generate_mpi.sh PROGRAM MPIRUN [OPTION...]}")
@@ -17,7 +17,7 @@ need "${mpirun[0]}"
 gpt2=$golden/logits/gpt2
 m2m=$golden/translate/m2m
 
-# hand RANKS ARGUMENT...: the ranks are started by mpirun.
+# hand RANKS ARGUMENT...: mpirun starts the ranks.
 hand() {
     local n=$1
 
@@ -38,8 +38,8 @@ launch() {
 ways=('launch 2' 'hand 4' 'hand 2' 'launch 4')
 n_cases=0
 
-# same ARGUMENT...: what processes print is what one process prints. A file that
-# --out names is compared, too; so is stderr, whose lines may come in another order.
+# same ARGUMENT...: processes print what one process prints. The file of --out
+# is compared as well, and stderr, whose lines may come in another order.
 same() {
     local way chosen=("${ways[@]}")
 
@@ -60,18 +60,18 @@ same() {
 }
 
 # ---- Generating ---------------------------------------------------------------
-# Prompts of unequal lengths, 1 to 90 ids.
+# Prompts of different lengths, 1 to 90 ids.
 cut -d '|' -f 1 "$golden/generate.txt" | sort -u >prompts
 [ "$(wc -l <prompts)" -ge 4 ] || fail "only $(wc -l <prompts) prompts"
 greedy=(generate "$gpt2" --prompts prompts --ignore-eos)
 same "${greedy[@]}" --print-ids
-same "${greedy[@]}" --set batch_size=1 # texts wait for a line of the cache
+same "${greedy[@]}" --set batch_size=1 # more texts than lines of the cache
 same "${greedy[@]}" --no-cache --max-tokens 8
 same "${greedy[@]}" --temperature 1.5 --top-k 20 --top-p 0.95 --seed 7
-same "${greedy[@]}" --max-tokens 1000 --set batch_size=2 # ends at the positions
+same "${greedy[@]}" --max-tokens 1000 --set batch_size=2 # ends at the last position
 same generate "$gpt2" --ids 5,17,30 --ids 37
 
-# Text, and a stop that only the tokenizer of the lead finds.
+# Text, and a stop text that only the lead's tokenizer can find.
 cp "$source/README.md" prose.txt
 run 0 train "$source/configs/gpt2_tiny.yml" --quiet --output run \
     --set total_steps=4 --set tokenizer="$golden/tokenizers/gpt2" \
@@ -109,7 +109,7 @@ head -3 sentences >few
 cmp -s want out || fail "the standard input is translated otherwise"
 
 # ---- Evaluating ---------------------------------------------------------------
-# The time is not compared, nor what depends on the stages.
+# numbers FILE: the results without times and values that depend on the stages.
 numbers() {
     sed 's/"stages".*//' "$1"
 }
@@ -128,20 +128,21 @@ for model in run cpm; do
 done
 grep -q '"questions":' out || fail "no question was asked"
 
-# Logits of 300 positions and 2000 tokens are more than a message holds.
+# Logits of 300 positions and 2000 tokens do not fit one message.
 head -c 1500 prose.txt | tr '\n' ' ' >long
 same logits run long --out file
 same logits "$golden/logits/m2m" --ids 5,6,2:2,7 --ids 9,2:2 --out file
 
-# ---- What each rank needs -----------------------------------------------------
-# Prompts are read where the lead runs.
+# ---- Inputs of each rank ------------------------------------------------------
+# Only the lead reads the prompts.
 "$program" generate "$gpt2" --prompts prompts >want
 part=("$program" generate "$gpt2" --set stages=2 --prompts)
 "${mpirun[@]}" -n 1 "${part[@]}" prompts : -n 1 "${part[@]}" missing >out 2>err \
     </dev/null || fail "a rank that does not lead needs the prompts"
 cmp -s want out || fail "prompts of the lead alone give other ids"
 
-# refuse_ranks MESSAGE RANKS ARGUMENT...: exit 2, once, and nothing on stdout.
+# refuse_ranks MESSAGE RANKS ARGUMENT...: exit 2, the message once, empty
+# stdout.
 refuse_ranks() {
     local message=$1
 
@@ -164,11 +165,11 @@ part=("$program" generate --ids 5 --set stages=2)
 grep -q 'is a checkpoint of step 2 .* on rank 1, but rank 0 has a checkpoint of step 4' \
     err || fail "two checkpoints are not named"
 
-# ---- Ranks that are lost ------------------------------------------------------
+# ---- Lost ranks ---------------------------------------------------------------
 # A text of 8000 tokens takes some seconds.
 slow=(generate run --ids 5,6,7 --ignore-eos --max-tokens 8000 --print-ids)
 
-# find_rank NUMBER: its process id.
+# find_rank NUMBER: process id of a rank.
 find_rank() {
     local pid
 
@@ -179,8 +180,8 @@ find_rank() {
     done
 }
 
-# lose SIGNAL RANK: sends it to the rank, or to the launcher if RANK is empty, after
-# the first id. Leaves the status.
+# lose SIGNAL RANK: sends the signal to the rank, or to the launcher if RANK is
+# empty, after the first id. Sets the status.
 lose() {
     local begin=$SECONDS pid pids
 

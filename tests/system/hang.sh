@@ -1,7 +1,7 @@
 #!/bin/bash
-# Files that hang, before the first step, while a run trains and at its end: the
-# rank, its phase and the file are named within the limit, and nothing is left.
-# Files that are slow only take their time.
+# File operations that hang before the first step, during training and at the end: the
+# rank, its phase and the file are named within the limit, and no process is left. Slow
+# files do not fail a run.
 #   tests/system/hang.sh PROGRAM TOOLS
 # TOOLS is the folder of libbadfiles.so.
 set -u
@@ -36,17 +36,17 @@ mkdir text
 for ((i = 0; i < 3000; i++)); do
     echo "line $i of a text that is long enough to be cut into batches"
 done >text/a.txt
-export VPIPE_LEAST_SECONDS=6 # instead of a minute, and more
+export VPIPE_LEAST_SECONDS=6 # instead of a minute or more
 by_vpipe=("$program" train model.yml --set distributed_backend=mpi)
 by_mpirun=(mpirun --oversubscribe --allow-run-as-root -n 2 "${by_vpipe[@]}")
 
-# wrong RUN WHAT: for the end, as tests run side by side
+# wrong RUN WHAT: stores a failure for the end, because tests run in parallel
 wrong() {
     { echo "FAILED: $1: $2"; head -c 2000 "$1.out" "$1.err"; } >>wrong.txt
 }
 
-# hangs STATUS RUN TEXT COMMAND...: TEXT is an extended regular expression for a
-# line of stderr
+# hangs STATUS RUN TEXT COMMAND...: runs the command with libbadfiles.so. TEXT
+# is an extended regular expression for a line of stderr
 hangs() {
     local want=$1 run=$2 text=$3 got
     shift 3
@@ -131,8 +131,8 @@ threads_last_sync() {
         "$program" train model.yml
 }
 
-# ---- Slow, but it gets on ---------------------------------------------------
-# More than the limit in all, less than it for a file.
+# ---- Slow files -------------------------------------------------------------
+# Longer than the limit in total, shorter for each file.
 slow_start() {
     BADFILES_HANG_READ=step-20/block BADFILES_MS=1000 BADFILES_TIMES=10 \
         hangs 0 slow_start '' \
@@ -140,7 +140,7 @@ slow_start() {
     same_losses slow_start longer >/dev/null || wrong slow_start 'other losses'
 }
 
-# What only shows the run costs no step.
+# A file that only shows the run's state does not delay a step.
 shown() {
     BADFILES_HANG=status.json hangs 0 shown \
         '/status.json: the file system does not answer; the last state' \
@@ -158,7 +158,7 @@ slow_rank() {
     fail 'the run to go on from'
 "$program" train model.yml --set total_steps=30 --quiet --resume saved \
     --output longer >out 2>err || fail 'a run that goes on'
-# They wait most of the time.
+# The tests wait most of the time, so they run in parallel.
 for test in threads_data threads_checkpoint rehearsal data checkpoint \
     run_folder guarded; do
     $test &

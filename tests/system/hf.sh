@@ -1,7 +1,6 @@
 #!/bin/bash
-# Hugging Face folders from outside: import and export give the same bytes,
-# fine-tuning gives the losses of PyTorch under any partition, and each mistake
-# costs one line.
+# Hugging Face folders: import and export give the same bytes, fine-tuning gives the
+# losses of PyTorch under any partition, and each mistake gives one line.
 #   tests/system/hf.sh PROGRAM [MPIRUN]
 set -u
 
@@ -33,7 +32,8 @@ run()
     [ "$got" -eq "$want" ] || fail "exit $got, not $want: vpipe $*"
 }
 
-# refuse PATTERN ARGUMENT...: exit 2, one line on stderr that matches.
+# refuse PATTERN ARGUMENT...: exit 2, and one line on stderr that matches the
+# pattern.
 refuse()
 {
     local pattern=$1
@@ -44,13 +44,13 @@ refuse()
     grep -qE "$pattern" err || fail "no '$pattern': vpipe $*"
 }
 
-# says TEXT: stdout has a line with this.
+# says TEXT: a line of stdout contains the text.
 says()
 {
     grep -qF "$1" out || fail "stdout does not say '$1'"
 }
 
-# same A B: the folders hold the same files.
+# same A B: both folders hold the same files.
 same()
 {
     checks=$((checks + 1))
@@ -70,7 +70,7 @@ done
 refuse "must be f32, f16 or bf16, not 'f8'" export a b --dtype f8
 refuse "must be a size, not 'x'" export a b --shard-size x
 
-# ---- There and back ---------------------------------------------------------
+# ---- Import and export ------------------------------------------------------
 for name in gpt2 bert bert_untied m2m m2m_untied; do
     run 0 import "$golden/$name" "$name.ckpt"
     run 0 export "$name.ckpt" "$name.back"
@@ -83,14 +83,14 @@ refuse 'is a Hugging Face folder already' export "$golden/gpt2" x
 run 0 import "$golden/bert" note.ckpt
 says 'tensors that are not trained: 4, such as bert.pooler.dense.bias'
 
-# Files of a tokenizer come back, too.
+# The files of a tokenizer are exported as well.
 cp -r "$golden/gpt2" spoken
 cp "$golden"/../tokenizers/gpt2/* spoken
 run 0 import spoken spoken.ckpt
 run 0 export spoken.ckpt spoken.back
 same spoken spoken.back
 
-# Old names come back as those of today, once and for all.
+# Old tensor names are exported under their present names, and stay so.
 for name in gpt2_old bert_old; do
     run 0 import "$golden/$name" "$name.ckpt"
     cp out notes
@@ -106,7 +106,7 @@ done
 cp notes out
 says 'embeddings.LayerNorm.beta as bert.embeddings.LayerNorm.bias'
 
-# Files of other sizes, and back to the one that there was.
+# Shards of other sizes, and back to one file.
 run 0 export gpt2.ckpt shards --shard-size 8K
 [ -f shards/model.safetensors.index.json ] || fail 'no index'
 [ "$(ls shards/model-*.safetensors | wc -l)" -gt 2 ] || fail 'too few shards'
@@ -115,12 +115,12 @@ run 0 export shards.ckpt shards.back
 same shards shards.back
 run 0 export shards.ckpt whole --shard-size 1G
 same "$golden/gpt2" whole
-run 0 export bert_untied.ckpt halves --shard-size 4K # of F16
+run 0 export bert_untied.ckpt halves --shard-size 4K # F16 weights
 run 0 import halves halves.ckpt
 run 0 export halves.ckpt halves.whole --shard-size 1G
 same "$golden/bert_untied" halves.whole
 
-# Other types: rounding twice changes nothing.
+# Other data types: a second rounding changes nothing.
 for type in f16 bf16; do
     run 0 export gpt2.ckpt $type --dtype $type
     run 0 import $type $type.ckpt
@@ -166,13 +166,13 @@ accumulation_steps: 1
 threads_per_stage: 1
 YAML
 
-# losses RUN: one a line, all digits.
+# losses RUN: one per line, with all digits.
 losses()
 {
     sed -nE 's/.*"loss": ([0-9.]+).*/\1/p' "$1/metrics.jsonl"
 }
 
-# alike A B: the runs have the same losses and last weights, bit for bit.
+# alike A B: both runs have bit-identical losses and final weights.
 alike()
 {
     checks=$((checks + 1))
@@ -207,7 +207,8 @@ alike one exports
 [ "$(ls exports/export)" = step-4 ] || fail "exports: $(ls exports/export)"
 run 0 export exports/checkpoints/step-4 step4
 same step4 exports/export/step-4
-# asp unties embeddings: the first loss is the same, and the export is untied.
+# asp unties the embeddings: the first loss is the same, and the export is
+# untied.
 sed /accumulation_steps/d fine.yml >asp.yml
 run 0 train asp.yml --set sync_mode=asp --set stages=3 --output asp
 [ "$(losses asp | head -1)" = "$(losses one | head -1)" ] ||
@@ -232,7 +233,7 @@ refuse "key 'init' names 'nothing', which has no config.json" \
 refuse "key 'init': .* holds neither a Hugging Face model nor a checkpoint" \
     train fine.yml --set init=text --set model_type=gpt2 --output x
 
-# What was not trained is said.
+# The run reports tensors that were not trained.
 cat >bert.yml <<YAML
 init: $golden/bert
 synthetic_data: true
@@ -247,7 +248,7 @@ run 0 export bert_run bert_trained
 says 'stale tensors: 4, such as bert.pooler.dense.bias'
 run 0 import bert_trained bert_trained.ckpt
 
-# ---- Models that come from no folder ----------------------------------------
+# ---- Models that were not imported ------------------------------------------
 for i in 1 2 3 4 5 6 7 8 9; do
     echo "Line $i of a text that is long enough for a few windows of tokens."
 done >text/a.txt

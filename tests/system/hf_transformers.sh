@@ -1,8 +1,8 @@
 #!/bin/bash
-# What vpipe exports loads in transformers, with the logits of the folder that it
-# was imported from; models that come from no folder load, too.
+# Exported models load in transformers and give the logits of the folder that was
+# imported; models that were trained from scratch load as well.
 #   tests/system/hf_transformers.sh PROGRAM
-# PYTHON names a Python with torch and transformers; without one it ends with 77.
+# PYTHON names a Python with torch and transformers; exits with 77 without one.
 set -u
 
 program=$(realpath "${1:?usage: tests/system/hf_transformers.sh PROGRAM}")
@@ -18,7 +18,7 @@ if ! "$python" -c 'import torch, transformers' 2>/dev/null; then
     exit 77
 fi
 
-pairs=() # for check_hf.py
+pairs=() # arguments of check_hf.py
 for name in gpt2 gpt2_old bert bert_old bert_untied m2m m2m_untied; do
     "$program" import "$here/../golden/hf/$name" "$name.ckpt" >log 2>&1 &&
         "$program" export "$name.ckpt" "$name" >log 2>&1 ||
@@ -39,7 +39,7 @@ for model in bert cpm translation; do
         pairs+=("$model.$tied")
     done
 done
-# The tokenizer of a run, and one beside an imported model.
+# The tokenizer of a run, and one of an imported model.
 mkdir text
 yes 'A line of a text that is long enough for a few windows.' | head -20 \
     >text/a.txt

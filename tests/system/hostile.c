@@ -1,9 +1,9 @@
-/* Clients that a dashboard must bear.
+/* Hostile clients of a dashboard.
  *   hostile PORT TOKEN-FILE N_REQUESTS N_STUCK
- * Sends N_REQUESTS requests, of which none may succeed; opens N_STUCK connections
- * that neither finish a request nor read an answer, and holds them for two
- * seconds; closes them. Before and after, a good client must get /metrics, in
- * Prometheus's format. Status 1 and a line for each thing that is wrong. */
+ * Sends N_REQUESTS requests, of which none may succeed. Opens N_STUCK connections
+ * that neither finish a request nor read an answer, holds them for two seconds and
+ * closes them. Before and after, a good client must get /metrics in the format of
+ * Prometheus. Prints a line for each failure and exits with status 1. */
 #include "lib/prom_text.h"
 
 #include <arpa/inet.h>
@@ -54,8 +54,9 @@ static int connect_there(int receive_bytes)
     return fd;
 }
 
-/* The status of the answer; 0: closed without one; -1: it did not come in
- * time. `n` bytes are sent, which the server may refuse to read. */
+/* Sends `n` bytes, which the server may refuse to read. Returns the status of
+ * the answer; 0 if the connection was closed without one, -1 if none came in
+ * time. */
 static int ask(const char *bytes, size_t n)
 {
     int fd = connect_there(0);
@@ -79,7 +80,7 @@ static int ask(const char *bytes, size_t n)
     return status;
 }
 
-/* ---- Requests that must not succeed ------------------------------------- */
+/* ---- Requests that must fail -------------------------------------------- */
 
 #define HOST "Host: localhost\r\n"
 #define END "\r\n"
@@ -87,7 +88,7 @@ static int ask(const char *bytes, size_t n)
 /* %s is the token. */
 static const struct {
     const char *text;
-    int status; /* 0: any but success */
+    int status; /* 0: any error status */
 } requests[] = {
     { "POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n" END "hello", 405 },
     { "PUT /metrics HTTP/1.1\r\n" HOST "Authorization: Bearer %s\r\n"
@@ -164,7 +165,7 @@ static void send_request(int i)
     char text[1024];
     int status, n;
 
-    /* Every %s is the token. */
+    /* Each %s is the token. */
     n = snprintf(text, sizeof(text), requests[i].text, token, token);
     status = ask(text, (size_t)n);
     if (status < 0 || status == 200 || status == 303 ||
@@ -174,7 +175,8 @@ static void send_request(int i)
         complain("the token is in the answer to: %.60s", text);
 }
 
-/* Headers that never end, and one that is longer than any memory for it. */
+/* A request line, headers without an end, and a header line, each longer than
+ * the server's buffer. */
 static void send_huge(int kind)
 {
     static char text[HUGE_BYTES];
@@ -192,7 +194,7 @@ static void send_huge(int kind)
         complain("status %d for a huge request %d", status, kind);
 }
 
-/* ---- Clients that do not go on ------------------------------------------ */
+/* ---- Clients that stop halfway ------------------------------------------ */
 
 static void hold_stuck(int n)
 {
@@ -203,7 +205,7 @@ static void hold_stuck(int n)
         "\x16\x03\x01\x02\x01\x01\xfc\x03\x03",
         "GET / HTTP/1.1\r\nHost: local",
         "POST / HTTP/1.1\r\n" HOST "Content-Length: 100\r\n",
-        /* Reads nothing of a stream. */
+        /* Reads no byte of the event stream. */
         "GET /events?from=0 HTTP/1.1\r\n" HOST
         "Authorization: Bearer %s\r\n" END,
     };

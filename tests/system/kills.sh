@@ -1,23 +1,23 @@
 #!/bin/bash
-# Jobs that are struck at random moments: the right rank is named, nothing is left
-# behind, and the losses are those of an unbroken run.
+# Faults hit jobs at random moments: the right rank is named, no process is left, and
+# the losses equal those of an uninterrupted run.
 #   tests/system/kills.sh PROGRAM TOOLS [TRIALS [SEED]]
-# TOOLS is the folder of libbadfiles.so and flood. The strikes:
+# TOOLS is the folder of libbadfiles.so and flood. The faults ("strikes"):
 #
 #   KILL STOP    a rank gets the signal; the job names it, and goes on by
 #                --restarts or --resume
 #   FREEZE       all processes of the job are stopped for longer than its
-#                watchdog allows, and continued: nothing happens
-#   FLOOD        strangers connect to the supervisor while the job starts: nothing
-#                happens
+#                watchdog allows, and continued: the job is not affected
+#   FLOOD        clients without the token connect to the supervisor while the job
+#                starts: the job is not affected
 #   HIDE FLIP    a job is resumed, and one rank does not see the newest
-#                checkpoint, or finds it damaged: all go on from the same one
+#                checkpoint, or finds it damaged: all ranks use the same one
 #   FAIL HANG    one rank gets an I/O error from a file of that checkpoint, or
-#                waits for it without end: all stop, and the next try goes on
+#                its read never returns: all ranks stop, and the next try goes on
 #
-# Each in bsp and asp, with 2 and 4 ranks, started by vpipe or by mpirun. TRIALS
-# of all kinds together [8]; with VP_FULL=1 400. A strike that finds the run over
-# does not count: the trial is made again.
+# Each in bsp and asp, with 2 and 4 ranks, started by vpipe or by mpirun. TRIALS is
+# the number of all trials [8]; with VP_FULL=1 400. A strike after the end of the
+# run does not count: the trial is repeated.
 set -u
 
 program=$(realpath "${1:?usage: tests/system/kills.sh PROGRAM TOOLS [TRIALS [SEED]]}")
@@ -47,10 +47,10 @@ tie_embeddings: false
 checkpoint_every: 10
 watchdog_seconds: 10
 END
-limit=120 # seconds, for a run that is struck or goes on
+limit=120 # seconds for a run that is struck or resumed
 missed=0
 
-# settings MODE RANKS: into `sets` and `steps`
+# settings MODE RANKS: stores the options in `sets`, the last step in `steps`
 settings() {
     sets=(--set "sync_mode=$1" --set "stages=$2")
     steps=240
@@ -61,20 +61,20 @@ settings() {
     sets+=(--set "total_steps=$steps")
 }
 
-# train OPTION...: ranks as processes
+# train OPTION...: trains with ranks as processes
 train() {
     timeout -k 10 $limit "$program" train model.yml "${sets[@]}" \
         --set distributed_backend=mpi --quiet "$@" </dev/null
 }
 
-# train_by_mpirun RANKS OPTION...
+# train_by_mpirun RANKS OPTION...: the same, started by mpirun
 train_by_mpirun() {
     timeout -k 10 $limit mpirun --oversubscribe --allow-run-as-root \
         --mca mpi_yield_when_idle 1 -n "$1" \
         "$program" train model.yml "${sets[@]}" --quiet "${@:2}" </dev/null
 }
 
-# start RUN RANKS HOW: until it ends
+# start RUN RANKS HOW: starts the run and waits for its end
 start() {
     case $3 in
     restarts) train --output "$1" --restarts 1 ;;
@@ -83,17 +83,17 @@ start() {
     esac
 }
 
-# trace_of RUN: steps, minibatches and losses, to the last bit
+# trace_of RUN: steps, minibatches and losses, with all digits
 trace_of() {
     grep -v '"event": "forecast"' "$1/metrics.jsonl" | cut -d, -f1-4
 }
 
-# processes_of RUN
+# processes_of RUN: process ids of the job
 processes_of() {
     pgrep -f -- "--(output|resume) $1(/checkpoints/[a-z0-9.-]*)?( |\$)"
 }
 
-# find_rank RUN RANK: its process id
+# find_rank RUN RANK: process id of the rank
 find_rank() {
     local pid
     for pid in $(processes_of "$1"); do
@@ -103,22 +103,23 @@ find_rank() {
     done
 }
 
-# Sleeps without starting a program: on a busy machine that may take as long
-# as a whole run.
+# pause SECONDS: sleeps without starting a program, because on a busy machine
+# starting one may take as long as a whole run.
 exec {nothing}<> <(:)
 pause() {
     read -rt "$1" -u $nothing
 }
 
-# has_steps_done RUN STEPS
+# has_steps_done RUN STEPS: true if metrics.jsonl has STEPS lines
 has_steps_done() {
     local lines=()
     [ ! -s "$1/metrics.jsonl" ] || mapfile -t lines <"$1/metrics.jsonl"
     [ ${#lines[@]} -ge "$2" ]
 }
 
-# strike RUN RANK SIGNAL: when a random step was done, and a random moment
-# later, down to the rank's first action; false if the run was over
+# strike RUN RANK SIGNAL: waits until a random step is done and a random moment
+# longer, then sends the signal, as early as the rank's first action. Returns
+# false if the run was over.
 strike() {
     local pid='' target=$((RANDOM % (steps * 9 / 10)))
     for ((k = 0; k < 3000; k++)); do
@@ -131,7 +132,7 @@ strike() {
     [ -n "$pid" ] && kill -"$3" "$pid" 2>/dev/null
 }
 
-# What a run that went wrong leaves to be read.
+# show_run RUN: prints the files of a run that failed.
 show_run() {
     local file pid
     for file in err.struck out err "$1/command_history.log" "$1"/*.txt; do
@@ -143,8 +144,8 @@ show_run() {
     done
 }
 
-# What is left of a run; who looks after ranks that mpirun started has a moment
-# more than it.
+# find_left RUN HOW: processes that are left of a run. The supervisor of ranks
+# that mpirun started may end a moment after mpirun.
 find_left() {
     for ((k = 0; k < 100; k++)); do
         [ "$2" = mpirun ] && [ -n "$(processes_of "$1")" ] || break
@@ -153,15 +154,15 @@ find_left() {
     processes_of "$1"
 }
 
-# was_over RUN STATUS HOW: all ranks had said that they were done; mpirun may
-# speak of one that was killed then, and has its own status
+# was_over RUN STATUS HOW: true if all ranks had reported their end before the
+# strike; mpirun may then report the killed rank with its own status
 was_over() {
     [ -e "$1/checkpoints/step-$steps/manifest.json" ] &&
         { [ "$2" -eq 0 ] || [ "$3" = mpirun ]; } &&
         ! grep -q '^rank ' err.struck
 }
 
-# check_run STATUS SIGNAL RANK HOW: how the struck run ended
+# check_run STATUS SIGNAL RANK HOW: checks how the struck run ended
 check_run() {
     local state=dead
     [ "$2" = KILL ] || state=stopped
@@ -176,7 +177,7 @@ check_run() {
         wrong+=("nothing is said of its work")
 }
 
-# complain TRIAL: shows what went wrong
+# complain TRIAL: prints the failures in `wrong`
 complain() {
     [ ${#wrong[@]} -gt 0 ] || return
     failures=$((failures + 1))
@@ -194,14 +195,14 @@ check_left() {
     [ -z "$left" ] || wrong+=("left behind: $left")
 }
 
-# Nothing is said, but what mpirun itself says of SIGCONT.
+# check_silence: stderr is empty except for mpirun's message about SIGCONT.
 check_silence() {
     local said
     said=$(grep -v '^mpirun: Forwarding signal' err.struck)
     [ -z "$said" ] || wrong+=("something is said: ${said:0:300}")
 }
 
-# One rank gets a signal.
+# strike_rank: one rank gets a signal.
 strike_rank() {
     local child status
     start "$run" "$ranks" "$how" >out.struck 2>err.struck &
@@ -219,8 +220,8 @@ strike_rank() {
         again "$run" || wrong+=("does not go on")
 }
 
-# stop_all RUN: into `pids`. mpirun may start ranks meanwhile: until a look finds
-# no new process.
+# stop_all RUN: stops all processes and stores them in `pids`. mpirun may start
+# ranks meanwhile, so it repeats until no new process is found.
 stop_all() {
     local found
     pids=
@@ -233,7 +234,8 @@ stop_all() {
     [ -n "$pids" ]
 }
 
-# All processes stop and go on; supervisor and ranks in a random order.
+# strike_all: stops and continues all processes, supervisor and ranks in a
+# random order.
 strike_all() {
     local child pids
     sets+=(--set watchdog_seconds=3)
@@ -252,7 +254,7 @@ strike_all() {
     check_left
 }
 
-# Strangers connect from the first moment on.
+# strike_door: clients without the token connect from the first moment on.
 strike_door() {
     local stranger
     "$tools/flood" "$program" "$run" 30 >flood.out &
@@ -266,11 +268,11 @@ strike_door() {
     check_left
 }
 
-# A job is resumed by mpirun, and one rank has a bad file system.
+# strike_files: mpirun resumes a job in which one rank has a faulty file system.
 strike_files() {
     local parts=() r status half=$((11 + RANDOM % (steps - 20))) sooner=()
-    # The run does not come to this step again: a rank that still reads it wrongly
-    # would rightly stop when it reads it back.
+    # The resumed run must not save this step again: a rank with the fault would
+    # read it back wrongly and stop.
     [ $((half % 10)) -ne 0 ] || half=$((half + 1))
     train --output "$run" --max-steps $half >out 2>err ||
         wrong+=("the first half: status $?")
@@ -281,7 +283,8 @@ strike_files() {
             -x "BADFILES_$kind=step-$half")
         parts+=("$program" train model.yml "${sets[@]}" --quiet --resume "$run")
     done
-    # A rank that hangs is named after a minute, or after this many seconds.
+    # A rank that hangs is named after a minute, or after this number of
+    # seconds.
     [ -n "${VP_FULL:-}" ] || [ $kind != HANG ] ||
         sooner=(env VPIPE_LEAST_SECONDS=20)
     "${sooner[@]}" timeout -k 10 $limit mpirun --oversubscribe \
@@ -300,7 +303,7 @@ strike_files() {
     esac
 }
 
-# What is said of a rank that cannot read.
+# check_stop: the message about a rank that cannot read.
 check_stop() {
     grep -q "step-$half" err.struck || wrong+=("the file is not named")
     if [ "$kind" = FAIL ]; then
@@ -311,7 +314,7 @@ check_stop() {
     fi
 }
 
-# trial NUMBER KIND MODE RANKS HOW: false if the strike came too late
+# trial NUMBER KIND MODE RANKS HOW: returns false if the strike came too late
 trial() {
     local run=$folder/run$1 kind=$2 mode=$3 ranks=$4 how=$5 rank struck=1
     local wrong=()
@@ -330,14 +333,14 @@ trial() {
     [ $struck -eq 1 ]
 }
 
-# A run that was never saved starts anew.
+# again RUN: starts a run anew that has no checkpoint.
 again() {
     grep -q "holds no checkpoint" err || return 1
     rm -rf "$1"
     train --output "$1" >out 2>err
 }
 
-# The unbroken runs, in one process.
+# The uninterrupted runs, in one process.
 for mode in bsp asp; do
     for ranks in 2 4; do
         settings $mode $ranks

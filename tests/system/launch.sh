@@ -1,6 +1,6 @@
 #!/bin/bash
-# vpipe starts its ranks itself: same losses as threads, clean stops, errors that
-# end everything, containers, and a host that is lost.
+# vpipe starts its ranks itself: losses equal those of threads, signals stop the run
+# cleanly, an error ends all ranks, containers work, and a run survives a lost host.
 #   tests/system/launch.sh PROGRAM TOOLS
 # TOOLS is the folder of libbadfiles.so.
 set -u
@@ -35,7 +35,8 @@ distributed_backend: mpi
 END
 checks=0
 
-# run STATUS OUTPUT OPTION...
+# run STATUS OUTPUT OPTION...: trains, checks the exit status, and that no
+# process is left
 run() {
     local want=$1 output=$2 got
     shift 2
@@ -47,7 +48,7 @@ run() {
     check_ended "$output"
 }
 
-# start OUTPUT OPTION...: until the first step is done
+# start OUTPUT OPTION...: starts a run and returns after its first step
 start() {
     local output=$1
     shift
@@ -61,7 +62,7 @@ start() {
     done
 }
 
-# ended STATUS OUTPUT
+# ended STATUS OUTPUT: waits for the run of `start` and checks its status
 ended() {
     local got
     wait $child
@@ -70,7 +71,7 @@ ended() {
     check_ended "$2"
 }
 
-# No process is left, after a moment.
+# check_ended OUTPUT: no process of the run is left after at most 10 s
 check_ended() {
     local mine="--output $folder/$1( |\$)"
     for _ in $(seq 100); do
@@ -80,7 +81,7 @@ check_ended() {
     note_failure "processes are left: $(pgrep -fa -- "$mine")"
 }
 
-# find_rank OUTPUT PATTERN: process ids of ranks
+# find_rank OUTPUT PATTERN: process ids of the ranks whose number matches
 find_rank() {
     local pid
     for pid in $(pgrep -f -- "--output $folder/$1( |\$)"); do
@@ -90,19 +91,19 @@ find_rank() {
     done
 }
 
-# variable PID NAME: its value in the environment of a process
+# variable PID NAME: value of an environment variable of a process
 variable() {
     tr '\0' '\n' <"/proc/$1/environ" | sed -n "s/^$2=//p"
 }
 
-# listens PID: local addresses at which a process waits for TCP connections
+# listens PID: local addresses on which a process accepts TCP connections
 listens() {
     readlink "/proc/$1/fd/"* | sed -n 's/^socket:\[\([0-9]*\)\]$/\1/p' |
         awk 'NR == FNR { mine[$1]; next } $4 == "0A" && $10 in mine { print $2 }' \
             - /proc/net/tcp /proc/net/tcp6
 }
 
-# note_folders PID: temporary folders of the job of a rank, into `folders`
+# note_folders PID: stores the temporary folders of the rank's job in `folders`
 note_folders() {
     local name path
     folders=()
@@ -116,7 +117,7 @@ note_folders() {
     done
 }
 
-# check_removed: those folders
+# check_removed: the folders of note_folders are gone
 check_removed() {
     local path
     for path in "${folders[@]}"; do
@@ -124,28 +125,29 @@ check_removed() {
     done
 }
 
-# n_steps FILE: its lines that are about a step
+# n_steps FILE: number of lines with the result of a step
 n_steps() {
     grep -c '"loss"' "$1"
 }
 
-# trace_of RUN: steps, minibatches and losses; a forecast has measured times
+# trace_of RUN: steps, minibatches and losses, without forecasts, whose times
+# are measured
 trace_of() {
     grep -v '"event": "forecast"' "$1/metrics.jsonl" | cut -d, -f1-4
 }
 
-# same RUN RUN: to the last bit
+# same RUN RUN: the same losses, to the last bit
 same() {
     cmp -s <(trace_of "$1") <(trace_of "$2") ||
         note_failure "$1 and $2 differ"
 }
 
-# has FILE TEXT
+# has FILE TEXT: the file contains the text
 has() {
     grep -qF -- "$2" "$1" || note_failure "no '$2' in $1"
 }
 
-# ---- The same as threads ----------------------------------------------------
+# ---- Ranks as processes equal threads ---------------------------------------
 run 0 threads --set distributed_backend=local
 run 0 ranks
 same ranks threads
@@ -158,7 +160,7 @@ has ranks/command_history.log "vpipe train model.yml"
 grep -q 'VPIPE_SUPERVISOR=' ranks/command_history.log &&
     note_failure 'the token is in a file'
 
-# ---- What cannot be printed -------------------------------------------------
+# ---- Output that cannot be written ------------------------------------------
 checks=$((checks + 2))
 timeout 120 "$program" train model.yml --output "$folder/full" >/dev/full \
     2>err </dev/null
@@ -167,7 +169,7 @@ status=$?
 [ "$(cat err)" = 'vpipe: cannot write the output: No space left on device; '\
 'free some space' ] || note_failure "not one line: $(cat err)"
 same full threads
-# A reader that has gone asks for a clean stop.
+# A closed pipe stops the run cleanly.
 timeout 120 "$program" train model.yml --output "$folder/unread" \
     --set total_steps=100000 2>err </dev/null | head -n 1 >out
 status=${PIPESTATUS[0]}
@@ -179,15 +181,15 @@ status=${PIPESTATUS[0]}
  to a file" ] || note_failure "the reader has gone: $(cat err)"
 check_ended unread
 
-# ---- Descriptors that are closed --------------------------------------------
+# ---- Closed descriptors -----------------------------------------------------
 checks=$((checks + 1))
 timeout 120 "$program" train model.yml --output "$folder/closed" 0<&- 1>&- 2>&-
 status=$?
 [ $status -eq 0 ] || note_failure "status $status with closed descriptors"
 same closed threads
 
-# ---- A checkpoint means its run ---------------------------------------------
-# goes_on STATUS OPTION...
+# ---- Resuming from a checkpoint ---------------------------------------------
+# goes_on STATUS OPTION...: trains on to step 60 and checks the status
 goes_on() {
     local want=$1 got
     shift
@@ -208,7 +210,7 @@ same ranks old
 diff -r ranks/checkpoints/step-40 old/checkpoints/step-40 >/dev/null ||
     note_failure 'a run was made in a checkpoint'
 
-# ---- Mistakes are said before anything is started ---------------------------
+# ---- Mistakes are reported before a rank is started -------------------------
 cp -r ranks ranks.now
 run 2 bad --set memory_limit=1k
 has err 'memory_limit'
@@ -232,7 +234,7 @@ PATH=$folder/no_bin "$program" train model.yml --output no_mpirun >out 2>err
     note_failure "not one line about a missing mpirun: $(cat err)"
 [ ! -e no_mpirun ] || note_failure 'a run without mpirun left a folder'
 
-# ---- A host that cannot be reached: one line with cause and remedy -----------
+# ---- An unreachable host gives one line with cause and remedy ----------------
 cat >no_agent <<'END'
 #!/bin/sh
 echo "ssh: connect to host $1 port 22: No route to host" >&2
@@ -247,16 +249,16 @@ OMPI_MCA_plm_rsh_agent=$folder/no_agent run 1 unreachable --quiet \
  out the one that it does not reach" ] ||
     note_failure "not one line about a host out of reach: $(cat err)"
 
-# ---- A small disk: all ranks write to it ------------------------------------
+# ---- A small disk, to which all ranks write ---------------------------------
 big=$program
-if use_small_disk 4700k; then # room for three checkpoints
+if use_small_disk 4700k; then # holds three checkpoints
     run 2 small/run --set checkpoint_every=5
     has err 'not enough space: 4 checkpoints of '
     run 0 small/run --set checkpoint_every=5 --set keep_checkpoints=2
     program=$big
 fi
 
-# ---- Containers: a tool that takes down its arguments -----------------------
+# ---- Containers: a fake tool that records its arguments ---------------------
 mkdir bin
 cat >bin/apptainer <<'END'
 #!/bin/sh
@@ -300,13 +302,13 @@ for signal in TERM USR1; do
     [ -e "stop$signal/checkpoints/step-$last/manifest.json" ] ||
         note_failure "no checkpoint of step $last"
 done
-# mpirun sends SIGTERM to a rank that is slow to exit after another one has exited
-# with status 3: that is no second signal of the user's.
+# mpirun sends SIGTERM to a rank that is slow to exit after another rank has
+# exited with status 3. It does not count as a second signal of the user.
 LD_PRELOAD=$shim BADFILES_RANK=1 BADFILES_EXIT_MS=1500 start stopslow --quiet
 kill -TERM $child
 ended 3 stopslow
 [ ! -s err ] || note_failure 'a clean stop with a slow exit writes to stderr'
-# Of one rank alone, and twice at once.
+# Two signals at once to one rank only.
 start stoprank --quiet
 rank=$(pgrep -P "$(pgrep -P $child mpirun)" | tail -1)
 kill -TERM "$rank"
@@ -315,7 +317,7 @@ ended 3 stoprank
 [ -n "$(find stoprank/checkpoints -name manifest.json)" ] ||
     note_failure 'no checkpoint after a signal to a rank'
 
-# ---- The file of a rank's actions is truncated ------------------------------
+# ---- Truncating the file of a rank's actions --------------------------------
 start cut --quiet
 : >cut/actions.0
 : >cut/actions.1
@@ -328,13 +330,13 @@ kill -TERM $child
 ended 3 cut
 [ ! -s err ] || note_failure "a truncated file of actions: $(cat err)"
 
-# ---- Whoever started the ranks is gone --------------------------------------
+# ---- The launcher is killed -------------------------------------------------
 start orphans --quiet
 kill -KILL $child
 wait $child 2>/dev/null
 check_ended orphans
 
-# ---- ... and mpirun, too: the next job removes what they left ---------------
+# ---- Launcher and mpirun are killed: the next job cleans up -----------------
 start killed --quiet
 note_folders "$(find_rank killed 0)"
 {
@@ -345,8 +347,8 @@ check_ended killed
 run 0 next --quiet
 check_removed
 
-# ---- mpirun may take its time to end ----------------------------------------
-# Open MPI's crashes if it is told to end while it does.
+# ---- mpirun takes long to exit ----------------------------------------------
+# Open MPI's mpirun crashes if it gets SIGTERM while it exits.
 cat >bin/mpirun <<END
 #!/bin/bash
 trap 'echo >$folder/told' TERM
@@ -365,14 +367,14 @@ has err 'ended by signal 9'
 [ ! -e told ] || note_failure 'mpirun was told to end while it did'
 rm bin/mpirun
 
-# ---- A rank's own error is not tried again ----------------------------------
+# ---- A rank's own error is not retried --------------------------------------
 run 1 nan --quiet --restarts 3 --set optimizer=sgd --set learning_rate=100 \
     --set grad_clip=0 --set learning_rate_policy=constant --set total_steps=2000
 has err 'failed: '
 [ "$(grep -c '^mpirun' nan/command_history.log)" -eq 1 ] ||
     note_failure 'an error was tried again'
 
-# ---- A host is lost: the others go on ---------------------------------------
+# ---- A host is lost: the run goes on with the others ------------------------
 if [ "$(id -u)" -eq 0 ] && unshare --uts true 2>/dev/null; then
     cat >agent <<'END'
 #!/bin/sh
@@ -382,14 +384,15 @@ exec unshare --uts sh -c "hostname $host; $*"
 END
     chmod +x agent
     export OMPI_MCA_plm_rsh_agent=$folder/agent OMPI_MCA_btl=self,tcp
-    # A plugin that these hosts lack.
+    # The hosts do not have the plugin.
     mkdir alone
     cp "$program" alone/vpipe
     program=$folder/alone/vpipe run 2 no_plugin --quiet \
         --set "machines=['a:0', 'b:0']"
     grep -qE '^rank [01] on host [ab] failed: transport mpi: .* cannot be loaded' \
         err || note_failure "no line about a missing plugin: $(cat err)"
-    # Open MPI's launcher warns if a child was faster than its parent.
+    # Open MPI's launcher prints a warning if a child was faster than its
+    # parent.
     [ "$(grep -vc ' plm:rsh: Warning: setpgid' err)" -eq 1 ] ||
         note_failure "not one line about a missing plugin: $(cat err)"
     hosts="machines=['a:0', 'b:0', 'b:1']"

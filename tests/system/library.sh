@@ -1,6 +1,6 @@
 #!/bin/bash
-# libvpipe as it is installed: what it shows, and programs that are built against
-# it by pkg-config and by CMake, from a folder that knows nothing of the sources.
+# The installed libvpipe: its exported symbols, and programs that are built against it
+# with pkg-config and with CMake, from a folder without access to the sources.
 #   tests/system/library.sh BUILD-FOLDER
 set -u
 
@@ -21,7 +21,7 @@ fail()
 }
 
 # ---- Installing ----------------------------------------------------------------
-# Components are those of the packages; the place is not the configured prefix.
+# Components are those of the packages; the prefix is not the configured one.
 for component in libvpipe libvpipe-dev; do
     cmake --install "$build" --component $component --prefix "$work/first" \
         >>installed 2>&1 || fail "cmake --install of $component"
@@ -37,14 +37,14 @@ for file in include/vpipe/vpipe.h "${lib#first/}"/libvpipe.{a,so} \
     "${lib#first/}"/cmake/vpipe/vpipe{Config,ConfigVersion,Targets}.cmake; do
     grep -qxF "./$file" files.libvpipe-dev || fail "component libvpipe-dev: no $file"
 done
-# The whole tree moves: nothing in it may know where it was.
+# The whole tree is moved: no file may hold its old path.
 mv first stage
 lib=stage/${lib#first/}
 grep -rlF "$work/first" stage && fail 'installed files hold the prefix'
 grep -rlF "$root" stage --include='*.pc' --include='*.cmake' &&
     fail 'installed files name the sources'
 
-# ---- What is shown -------------------------------------------------------------
+# ---- Exported symbols ----------------------------------------------------------
 header=stage/include/vpipe/vpipe.h
 so=$lib/libvpipe.so.0.1
 declared=$(grep -oE '\bvpipe_[a-z_]+\(' $header | tr -d '(' | sort -u)
@@ -59,7 +59,7 @@ readelf -d "$so" >dynamic
 grep -q 'SONAME.*\[libvpipe.so.0.1\]' dynamic || fail 'another SONAME'
 grep -qE 'RPATH|RUNPATH' dynamic && fail 'the library has a RUNPATH'
 [ "$(wc -w <<<"$declared")" -ge 40 ] || fail 'the header declares too little'
-# Each function has a comment right above it, and is called by a test.
+# Each function has a comment directly above it, and a test calls it.
 awk '/^VPIPE_API/ && !after { print $0; bad = 1 }
     { after = /\*\/$/ }
     END { exit bad }' $header >out || fail 'functions without documentation'
@@ -67,12 +67,12 @@ for name in $declared; do
     grep -qE "\b$name\(" "$root"/tests/api/test_*.c "$root"/tests/lib/apilib.c ||
         fail "no test calls $name()"
 done
-# Nothing that prints to stdout, exits or starts a process is called; processes
-# are started by the program alone.
+# The library imports no function that prints to stdout or exits; _exit() is
+# allowed.
 nm -D --undefined-only "$so" | grep -wE '(printf|puts|putchar|exit|_exit)@.*' |
     grep -v '_exit@' >out && fail 'the library can print or exit'
 
-# ---- By pkg-config ---------------------------------------------------------------
+# ---- With pkg-config -------------------------------------------------------------
 export PKG_CONFIG_PATH=$work/$lib/pkgconfig
 export LD_LIBRARY_PATH=$work/$lib
 cp "$root"/tests/api/test_*.c "$root"/examples/embed.c .
@@ -94,7 +94,7 @@ start=$SECONDS
 awk '/^step/ { if (n++ && $4 >= last) exit 1; last = $4 }
     /^evaluation/ { held = $3 } END { exit !(n == 5 && held < 0.5) }' out ||
     fail 'the loss of embed does not fall'
-# The archive, with the private libraries.
+# The static library, with its private libraries.
 # shellcheck disable=SC2046
 (unset LD_LIBRARY_PATH && mkdir static && cp $lib/libvpipe.a static/ &&
     $cc embed.c $(pkg-config --cflags vpipe) -Lstatic \
@@ -102,7 +102,7 @@ awk '/^step/ { if (n++ && $4 >= last) exit 1; last = $4 }
         -o embed_static && ./embed_static) >out 2>&1 || fail 'embed by libvpipe.a'
 readelf -d embed_static | grep -q libvpipe && fail 'embed_static needs the .so'
 
-# ---- By CMake --------------------------------------------------------------------
+# ---- With CMake ------------------------------------------------------------------
 mkdir project
 cat >project/CMakeLists.txt <<'END'
 cmake_minimum_required(VERSION 3.20)
@@ -121,10 +121,10 @@ cmake -S project -B other -DCMAKE_PREFIX_PATH="$work/stage" >out 2>&1 &&
     fail 'version 0.1 is taken for 0.2'
 
 # ---- Plugins ---------------------------------------------------------------------
-# They are looked for beside the library, wherever the program is.
+# Plugins are searched for beside the library, not beside the program.
 mkdir "$lib/vpipe" driver
 echo 'no library' >"$lib/vpipe/libvpipe_cuda.so"
-# What the plugin needs, empty: it is opened after these.
+# Empty libraries that are opened before the plugin.
 for name in $(grep -oE '"lib[a-zA-Z]+\.so[^"]*"' "$root/src/backend/plugin.c"); do
     echo | $cc -shared -xc - -o "driver/${name//\"/}" || fail "making $name"
 done

@@ -1,14 +1,14 @@
 #!/bin/bash
 # tests/system/manpages.sh fetch TEXT.txt: downloads Debian's translated manual pages
 # and writes 20 MB of their text.
-# tests/system/manpages.sh PROGRAM [TEXT.txt]: encodes that text (default: fetches it)
-# and compares with the hashes of what Hugging Face's tokenizers make of it.
-# Status 77 if the packages are not to be had, or in another version.
+# tests/system/manpages.sh PROGRAM [TEXT.txt]: encodes that text (downloaded if it is
+# not given) and compares the ids with hashes from Hugging Face's tokenizers.
+# Exits with 77 if the packages cannot be downloaded or have another version.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 packages="manpages-de manpages-fr manpages-ja manpages-ru manpages-zh"
-share=4200000 # bytes of each
+share=4200000 # bytes per package
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -18,7 +18,7 @@ skip()
     exit 77
 }
 
-# text PACKAGE: the first lines of its pages, in order of their names.
+# text PACKAGE: the beginning of its pages, ordered by name.
 text()
 {
     dpkg-deb -x "$work/$1"_*.deb "$work/$1"

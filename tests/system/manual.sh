@@ -1,8 +1,8 @@
 #!/bin/bash
-# tests/system/manual.sh PROGRAM [FOLDER]: every command has a manual page, and pages
-# name every option, key and value of the program's tables. FOLDER holds built
-# pages: then mandoc must have nothing to say about them. Status 77: there is no
-# FOLDER or no mandoc; the rest was checked.
+# tests/system/manual.sh PROGRAM [FOLDER]: every command has a manual page, and the
+# pages name every option, key and value of the program's tables. mandoc must not
+# complain about the built pages in FOLDER. Exits with 77 if there is no FOLDER or no
+# mandoc; the rest was checked.
 set -euo pipefail
 
 program=$(realpath "$1")
@@ -19,7 +19,7 @@ fail()
     failures=$((failures + 1))
 }
 
-# Leaves pages without backslashes, stars and underscores, which are marks of
+# Writes pages without backslashes, stars and underscores, which are markup of
 # scdoc; names are compared without underscores.
 expand()
 {

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Ranks as processes give the losses of ranks as threads, digit by digit.
 #   tests/system/mpi.sh PROGRAM MPIRUN [OPTION...]
-# A sample of the configurations below, the same every time; SEED=2 takes
-# another one. With VP_FULL=1 all of them, and 200 short runs in a row.
+# Runs a fixed sample of the configurations below; SEED=2 selects another one. With
+# VP_FULL=1 all of them, and 200 short runs in a row.
 set -u
 
 program=${1:?usage: tests/system/mpi.sh PROGRAM MPIRUN [OPTION...]}
@@ -36,8 +36,8 @@ threads_per_stage: 1
 watchdog_seconds: 60
 YAML
 
-# train OUTPUT RANKS [OPTION...]: 0 ranks are threads. Goes on where there is
-# something in OUTPUT.
+# train OUTPUT RANKS [OPTION...]: with RANKS 0 the ranks are threads. Resumes if
+# OUTPUT holds a run.
 train()
 {
     local output=$folder/$1 n=$2 run=() where=--output
@@ -49,7 +49,7 @@ train()
         --quiet "$where" "$output" "$@" >"$folder/log" 2>&1 </dev/null
 }
 
-# What must not depend on where ranks live.
+# numbers RUN: the results that must not depend on processes or threads.
 numbers()
 {
     grep -v '"event": "forecast"' "$folder/$1/metrics.jsonl" | grep -oE \
@@ -63,7 +63,7 @@ same()
     [ -s "$folder/want" ] && cmp -s "$folder/want" "$folder/got"
 }
 
-# compare RANKS [OPTION...]: every 14th one, or all.
+# compare RANKS [OPTION...]: compares every 14th configuration, or all.
 compare()
 {
     n_cases=$((n_cases + 1))
@@ -75,7 +75,8 @@ compare()
     same threads ranks || note_failure "other numbers: $*"
 }
 
-# Groups are short, unless asked for otherwise.
+# set_all SETTING...: sets `options`; groups are short unless a setting says
+# otherwise.
 set_all()
 {
     local option
@@ -158,13 +159,13 @@ compare 3 "${options[@]}" --max-steps 4
 set_all model_type=translation layers=3 stages=4 sync_mode=bsp batch_size=64
 compare 4 "${options[@]}" --max-steps 4
 
-# Always: rings that are longer than the receiver's slots.
+# Always tested: rings that are longer than the receiver's slots.
 for depths in 6,0 300,0; do
     set_all stages=2 sync_mode=asp tie_embeddings=false "warmup_depths=[$depths]"
     every=1 compare 2 "${options[@]}" --max-steps 20
 done
 
-# The order of additions is MPI's own: the losses are nearly the same.
+# MPI decides the order of additions: the losses are nearly the same.
 rm -rf "$folder/threads" "$folder/ranks"
 set_all stages=2 'replicas=[1,3]' sync_mode=bsp
 train threads 0 "${options[@]}" --max-steps 4 && train ranks 4 \
@@ -176,8 +177,8 @@ paste <(numbers threads | grep -v step) <(numbers ranks | grep -v step) |
          END { exit bad > 0 || NR != 8 }' ||
     note_failure "reduce: fast: $(numbers threads) $(numbers ranks)"
 
-# ---- Times -----------------------------------------------------------------
-# Those of the last update, too: in it, the last stage waits for the first.
+# ---- Reported times --------------------------------------------------------
+# Times include the last update, in which the last stage waits for the first.
 n_runs=$((n_runs + 1))
 timeout 120 "${mpirun[@]}" -n 2 "$program" train "$folder/small.yml" \
     --set stages=2 --set accumulation_steps=4 --max-steps 1 \
@@ -188,15 +189,15 @@ awk '$1 == "stage" && $6 == "wait" { table = 1 }
     note_failure "no wait in the last update: $(cat "$folder/log")"
 
 # ---- Compressed messages ---------------------------------------------------
-# bytes RUN: of all messages, as the stages say.
+# bytes RUN: bytes of all messages, as the stages report them.
 bytes()
 {
     cat "$folder/$1"/output.log.* |
         awk '/^communication: / { n += $(NF - 1) } END { print n + 0 }'
 }
 
-# compressed RANKS [OPTION...]: threads and processes round alike, and send
-# little more than half: integers stay as they are.
+# compressed RANKS [OPTION...]: threads and processes round in the same way, and
+# send little more than half the bytes, because integers are not compressed.
 compressed()
 {
     local plain
@@ -228,9 +229,9 @@ compressed 4 stages=3 'replicas=[1,2,1]' sync_mode=asp tie_embeddings=false
     compressed 4 stages=4 sync_mode=asp macrobatch=true tie_embeddings=false
 }
 
-# ---- Two bytes -------------------------------------------------------------
-# two_bytes RANKS [OPTION...]: the same in bf16, whose messages have two bytes; a
-# part of the run, and the rest on one rank.
+# ---- bf16 ------------------------------------------------------------------
+# two_bytes RANKS [OPTION...]: the same with bf16, whose messages have two bytes
+# per element. A part of the run is on several ranks, the rest on one.
 two_bytes()
 {
     rm -rf "$folder/threads" "$folder/ranks"
@@ -244,7 +245,7 @@ two_bytes()
 }
 two_bytes 3 stages=3 sync_mode=bsp schedule=zb-h1 recompute_ratio=0.5
 
-# Ranks whose products would have other bits do not start.
+# Ranks whose instruction sets round matrix products differently do not start.
 rm -rf "$folder/ranks"
 timeout 120 "${mpirun[@]}" -n 2 bash -c 'rank=$OMPI_COMM_WORLD_RANK
     [ "${rank:-$PMI_RANK}" = 0 ] || export VPIPE_ISA=plain
@@ -256,7 +257,8 @@ grep -q 'the instruction set (see VPIPE_ISA) is plain on rank 1 (host .*; start'
     "$folder/log" || note_failure "two instruction sets: $(cat "$folder/log")"
 
 # ---- Shards of the optimizer's state ---------------------------------------
-# same_state RUN RUN STEP: weights, moments and versions, file by file.
+# same_state RUN RUN STEP: weights, moments and versions are equal, file by
+# file.
 same_state()
 {
     local file n=0
@@ -268,9 +270,9 @@ same_state()
     [ $n -gt 4 ]
 }
 
-# sliced RANKS STEPS [OPTION...]: replicas that have slices, as processes, give the
-# numbers and the checkpoints of those that have all. Half of the run with slices,
-# the rest without, and the other way round.
+# sliced RANKS STEPS [OPTION...]: replicas with shards, as processes, give the
+# numbers and the checkpoints of replicas without. One half of the run has
+# shards, the other has none, in both orders.
 sliced()
 {
     local n=$1 steps=$2 first=true second=false swap
@@ -308,7 +310,7 @@ sliced 4 12 stages=2 'replicas=[3,1]' sync_mode=asp tie_embeddings=false
         accumulation_steps=3 eval_every=1
 }
 
-# The transport's own sums are the same ones, with slices or without.
+# With reduce: fast the sums are the same with and without shards.
 rm -rf "$folder/threads" "$folder/ranks"
 set_all stages=1 'replicas=[2]' sync_mode=bsp reduce=fast
 train threads 2 "${options[@]}" --max-steps 3 && train ranks 2 \
@@ -317,8 +319,8 @@ train threads 2 "${options[@]}" --max-steps 3 && train ranks 2 \
 n_runs=$((n_runs + 1))
 same threads ranks || note_failure "other numbers: reduce: fast, slices"
 
-# Where the configuration says auto, they agree on what both multiply well, and the
-# run says what it is. The first rank prefers bf16 on some machines.
+# With precision: auto the ranks agree on a precision that is fast on all of
+# them, and the run reports it. Rank 0 prefers bf16 on some machines.
 agree()
 {
     timeout 120 "${mpirun[@]}" -n 2 bash -c 'rank=$OMPI_COMM_WORLD_RANK
@@ -335,7 +337,7 @@ agree()
 }
 rm -rf "$folder/ranks"
 agree plain fp32 2
-# It goes on as it was, whatever all ranks prefer now.
+# A resumed run keeps its precision, even if all ranks now prefer another.
 best=$("$program" info | sed -n 's/^products .*, by \([a-z0-9_]*\)$/\1/p')
 agree "$best" fp32 3 --resume "$folder/ranks"
 rm -rf "$folder/ranks"
@@ -346,8 +348,8 @@ if [ "$best" = amx_bf16 ]; then
     agree avx512_bf16 fp32 2
 fi
 
-# ---- Going on --------------------------------------------------------------
-# goes_on MODE RANKS...: each number of ranks takes over from the one before.
+# ---- Resuming --------------------------------------------------------------
+# goes_on MODE RANKS...: each number of ranks resumes the run of the one before.
 goes_on()
 {
     local mode=$1 step=0 n
@@ -371,8 +373,9 @@ goes_on()
 goes_on bsp 2 4 3
 goes_on asp 2 2
 
-# epochs MODE LAST MORE STEP...: a checkpoint at the end of every epoch of 4
-# minibatches, up to step LAST and on to MORE, where the run ends.
+# epochs MODE LAST MORE STEP...: a checkpoint is written at the end of every
+# epoch of 4 minibatches, up to step LAST, and after resuming up to MORE, where
+# the run ends.
 epochs()
 {
     local mode=$1 last=$2 more=$3 found
@@ -392,8 +395,8 @@ epochs bsp 1 3 step-1 step-2 step-3
 epochs asp 5 9 step-4 step-5 step-8 step-9
 
 # ---- Data ------------------------------------------------------------------
-# files RANKS READERS [OPTION...]: ranks of the first stage read files; the
-# others, which do not find any, hear of them.
+# files RANKS READERS [OPTION...]: the first READERS ranks, those of stage
+# 0, read files; the others, which have none, learn the size of the data by messages.
 files()
 {
     local n=$1 first=$2 text options i run=()
@@ -420,7 +423,7 @@ files 3 2 --set stages=2 --set 'replicas=[2,1]' --set sync_mode=asp \
     --set tie_embeddings=false
 
 # ---- Refusals --------------------------------------------------------------
-# refuse STATUS TEXT RANKS [OPTION...]: one line, from one process.
+# refuse STATUS TEXT RANKS [OPTION...]: one process prints one line.
 refuse()
 {
     local want=$1 text=$2
@@ -441,8 +444,9 @@ refuse 2 '/nowhere' 3 --set stages=3 --set synthetic_data=false \
 refuse 1 'non-finite' 2 --set stages=2 --set sync_mode=bsp \
     --set learning_rate=100 --set optimizer=sgd --set grad_clip=0
 
-# ---- Text that is encoded ----------------------------------------------------
-# Two replicas start at the same time: one process encodes, the other waits.
+# ---- Encoding text -----------------------------------------------------------
+# Two replicas start at the same time: one process encodes the text, the other
+# waits.
 tokenizers=$(cd "$(dirname "$0")/.." && pwd)/golden/tokenizers
 mkdir "$folder/text"
 for name in bert gpt2 bytes; do
@@ -465,7 +469,7 @@ for name in bert gpt2 bytes; do
     n_runs=$((n_runs + 1))
 done
 
-# ---- Again and again -------------------------------------------------------
+# ---- Many short runs -------------------------------------------------------
 if [ -n "${VP_FULL:-}" ]; then
     for ((i = 0; i < 200; i++)); do
         rm -rf "$folder/again"

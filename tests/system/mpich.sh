@@ -1,6 +1,6 @@
 #!/bin/bash
-# The plugin built with MPICH, by its own mpirun. With VP_FULL=1 only: it is
-# one more build.
+# The transport plugin works when built with MPICH and started by MPICH's mpirun. Runs
+# only with VP_FULL=1, because it needs another build.
 #   tests/system/mpich.sh BUILD
 set -eu
 

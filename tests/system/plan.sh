@@ -1,8 +1,8 @@
 #!/bin/bash
-# vpipe plan: its tables, its refusals, and plans that train reads and that need
-# exactly the bytes of their forecast.
+# vpipe plan: its tables and refusals are right. train reads its plans and needs exactly
+# the bytes of the forecast.
 #   tests/system/plan.sh PROGRAM [few]
-# With `few`, for sanitizers: fewer plans are made, and nothing is measured.
+# With `few`, for sanitizers, fewer plans are made and nothing is measured.
 set -u
 
 program=$(realpath "${1:?usage: tests/system/plan.sh PROGRAM [few]}")
@@ -22,7 +22,7 @@ fail() {
     exit 1
 }
 
-# run STATUS argument...
+# run STATUS ARGUMENT...
 run() {
     local want=$1 status=0
     shift
@@ -36,12 +36,12 @@ has() {
     checks=$((checks + 1))
 }
 
-# memory FILE: the list of bytes of the first line that has one.
+# memory FILE: the bytes per stage in the first line that has them.
 memory() {
     grep -m 1 -o '"memory": *\[[0-9, ]*\]' "$1" | tr -d ' '
 }
 
-# A plan, what train makes of it, and the bytes of both.
+# trains CONFIG OPTION...: makes a plan, trains with it, and compares the bytes.
 trains() {
     local config=$1 command
     shift
@@ -68,20 +68,20 @@ if [ "${2:-}" != few ]; then
     trains bert_4gpipe_tiny --memory 12M
     trains gpt2_tiny --set stages=2
     trains gpt2_tiny --set stages=2 --planner gpipe
-    # Keys that are set for the plan are set for training, and those that the plan
-    # decides are set to its values.
+    # The printed command sets the keys that were set for the plan; keys that
+    # the plan decides get its values.
     trains bert_4gpipe_tiny --memory 12M --set batch_size=8
     trains bert_8vpipe_tiny --memory 12M --set swap_ratio=0.5
     trains bert_8vpipe_tiny --memory 12M --set recompute=false
     trains bert_8vpipe_tiny --set recompute=false --keep recompute
 fi
-# More ranks than a pipeline has stages at most.
+# More ranks than the largest number of stages.
 run 0 plan "$configs/bert_8vpipe_tiny.yml" --set device=cpu --brief \
     --set 'partition=[8, 9]' --set recompute_ratio=0 --set 'replicas=[40, 40]'
 has out ' on 80 ranks,'
 
-# A limit that the configuration's own plan does not fit names a command that can
-# be pasted, and its plan does fit.
+# If the configuration's own plan does not fit memory_limit, the message has a
+# command that can be pasted, and the plan of that command fits.
 run 2 train "$configs/bert_4gpipe_tiny.yml" --set device=cpu --dry-run \
     --set memory_limit=9M --set 'recompute_ratio=[0, 0, 0, 0]' --set batch_size=8 \
     --set seq_length=64
@@ -104,7 +104,7 @@ for text in 'recomputed' 'planner ' 'pipedream ' 'given ' 'does not fit' \
 done
 has dial.svg '<svg'
 
-# The fewest stages.
+# --stages auto chooses the smallest number of stages.
 run 0 plan "$configs/bert_4gpipe_tiny.yml" --set device=cpu --brief \
     --stages auto --memory 1G
 has out ' on 1 rank,'
@@ -114,7 +114,7 @@ if [ "${2:-}" != few ]; then
     has out ' on 3 ranks,'
 fi
 
-# What stays.
+# --keep does not change the named parts.
 run 0 plan "$configs/bert_4gpipe_tiny.yml" --set device=cpu --brief \
     --keep schedule,partition
 has out 'forecast: gpipe'
@@ -140,8 +140,8 @@ refuse 'missing.json' "$tiny" --profile missing.json
 echo '{"peak_tflops_fp32": 1}' >bad.json
 refuse "bad.json:1:1: 'copy_gb_per_s'" "$tiny" --profile bad.json
 
-# This machine is measured once, and the profile serves plans for it, not those
-# for a GPU or for other blocks.
+# This machine is measured once. The profile is used for plans for this machine,
+# not for plans for a GPU or with other blocks.
 if [ "${2:-}" != few ]; then
     small=("$configs/bert_one.yml" --set stages=2 --set accumulation_steps=4 --brief)
     run 0 plan "${small[@]}" --profile measured

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The Python package against this build.
+# Tests the Python package with the library of this build.
 #   tests/system/python.sh BUILD-FOLDER
-# Status 77: no python3 has numpy. PYTHON names another one.
+# Exits with 77 if python3 has no numpy. PYTHON names another interpreter.
 set -u
 
 build=$(cd "${1:?usage: tests/system/python.sh BUILD-FOLDER}" && pwd) || exit 1

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Runs that get other plans while they train: the losses are those of a run that
-# was left alone, also after a kill during a move, and a plan that cannot be taken
-# is refused in one line while the run goes on.
+# Runs change their plan while they train: the losses equal those of an undisturbed
+# run, also after a kill during a move. A plan that cannot be used is refused in one
+# line, and the run goes on.
 #   tests/system/rebalance.sh PROGRAM [few|all [MPIRUN [OPTION...]]]
-# MOVES=n makes that many moves locally and under MPI [6; few: 3], KILLS=n that
-# many kills [4; few: 1], SEED=n other plans.
+# MOVES=n makes n moves locally and n under MPI [6; few: 3], KILLS=n makes n kills
+# [4; few: 1], SEED=n selects other plans.
 set -u
 
 usage="usage: tests/system/rebalance.sh PROGRAM [few|all [MPIRUN [OPTION...]]]"
@@ -47,21 +47,21 @@ asp=(--set sync_mode=asp --set tie_embeddings=false)
 
 # ---- Runs ------------------------------------------------------------------
 
-# train OPTION...: until it ends
+# train OPTION...: trains to the end
 train()
 {
     timeout -k 10 300 "$program" train model.yml --quiet "$@" </dev/null
 }
 
-# start RUN OPTION...: in the background, into `child`; returns after its first
-# steps. With `ranks` set they are processes.
+# start RUN OPTION...: starts a run in the background, sets `child`, and returns
+# after the first steps. If `ranks` is set, ranks are processes.
 start()
 {
     local run=$1
     local command=("$program" train model.yml --output "$@")
 
     parts=4
-    # MPI keeps memory at its end.
+    # MPI does not free all of its memory.
     [ -z "${ranks:-}" ] || command=(env ASAN_OPTIONS=detect_leaks=0
         "${mpirun[@]}" -n "$ranks" "${command[@]}")
     "${command[@]}" >"$run.out" 2>"$run.err" </dev/null &
@@ -71,7 +71,7 @@ start()
     done
 }
 
-# stop SIGNAL: ends `child`, into `status`
+# stop SIGNAL: ends `child` and sets `status`
 stop()
 {
     kill -"$1" $child 2>/dev/null
@@ -84,20 +84,21 @@ rebalance()
     "$program" rebalance "$@" --timeout 60 >out 2>err
 }
 
-# The last step of a run.
+# last_step RUN: the last step of a run.
 last_step()
 {
     grep '"loss"' "$1/metrics.jsonl" | tail -n 1 | grep -oE '[0-9]+' | head -n 1
 }
 
-# What a move must not change.
+# numbers RUN: the results that a move must not change.
 numbers()
 {
     grep -v '"event"' "$1/metrics.jsonl" | grep -oE \
         '"(step|loss|eval_loss)": [^,}]*|"grad_norm": ([^],]*|\[[^]]*\])'
 }
 
-# check_numbers WHAT RUN WANT: WANT has at least the steps of RUN
+# check_numbers WHAT RUN WANT: RUN has the numbers of WANT, which has at least
+# its steps
 check_numbers()
 {
     numbers "$2" >got
@@ -105,7 +106,8 @@ check_numbers()
     [ -s got ] && cmp -s got want || note_failure "$1: other numbers"
 }
 
-# need_steps WANT STEPS OPTION...: a run that is left alone, as long as asked for
+# need_steps WANT STEPS OPTION...: makes an undisturbed run with at least STEPS
+# steps
 need_steps()
 {
     local run=$1 steps=$2 where=--output
@@ -119,7 +121,7 @@ need_steps()
 
 # ---- Plans -----------------------------------------------------------------
 
-# cut STAGES: nine blocks, at random
+# cut STAGES: a random partition of nine blocks
 cut()
 {
     local parts=() i
@@ -130,8 +132,8 @@ cut()
     (IFS=,; echo "${parts[*]}")
 }
 
-# A plan for a synchronous run, or a part of one, into plan.json. A part is for
-# four stages.
+# random_plan: writes a random plan for a synchronous run, or a part of one, to
+# plan.json. A part is for four stages.
 parts=4
 random_plan()
 {
@@ -155,7 +157,7 @@ random_plan()
     esac
 }
 
-# move_often RUN NUMBER: random plans one after the other
+# move_often RUN NUMBER: applies random plans one after the other
 move_often()
 {
     local i
@@ -167,13 +169,13 @@ move_often()
     done
 }
 
-# count_moves RUN: events in metrics.jsonl
+# count_moves RUN: number of move events in metrics.jsonl
 count_moves()
 {
     grep -c '"event": "rebalance"' "$1/metrics.jsonl"
 }
 
-# check_moves RUN NUMBER: what the run folder says about them
+# check_moves RUN NUMBER: the run folder records all moves
 check_moves()
 {
     local n
@@ -189,7 +191,7 @@ check_moves()
         note_failure "$1: the log does not tell all moves"
 }
 
-# refuse STATUS TEXT RUN OPTION...: one line with the text, and that status
+# refuse STATUS TEXT RUN OPTION...: one line with TEXT, and this status
 refuse()
 {
     local want=$1 text=$2 status
@@ -202,7 +204,7 @@ refuse()
         note_failure "$*: not one line with '$text'"
 }
 
-# goes_on RUN: another step is made
+# goes_on RUN: the run makes another step
 goes_on()
 {
     local step
@@ -215,7 +217,7 @@ goes_on()
     note_failure "$1 does not go on"
 }
 
-# ---- Moves of threads ------------------------------------------------------
+# ---- Moves with ranks as threads -------------------------------------------
 
 check_local_moves()
 {
@@ -229,7 +231,7 @@ check_local_moves()
     check_numbers "moved" moved alone
 }
 
-# check_plan WHAT PARTITION HISTORY: plan.json of the run that was resumed
+# check_plan WHAT PARTITION HISTORY: checks plan.json of the resumed run
 check_plan()
 {
     grep -qxF "    \"partition\": [$2]," resumed/plan.json ||
@@ -238,14 +240,14 @@ check_plan()
         note_failure "$1: not $3 plans in the history"
 }
 
-# resume_more OPTION...: a few steps more
+# resume_more OPTION...: resumes for a few more steps
 resume_more()
 {
     train --resume resumed --max-steps $(($(last_step resumed) + 3)) \
         "${bsp[@]}" "$@" >out 2>err || note_failure "resumed $*: $(cat err)"
 }
 
-# A run that has moved keeps its plan when it is resumed, unless told otherwise.
+# A resumed run keeps its last plan unless the options say otherwise.
 check_resumed()
 {
     echo '{"partition": [2, 3, 2, 2]}' >plan.json
@@ -264,8 +266,8 @@ check_resumed()
     check_numbers "resumed" resumed alone
 }
 
-# Replicas become stages: a plan without replicas has none, though the one before
-# has some.
+# A plan without replicas replaces one with replicas: the replicas become
+# stages.
 check_replicas()
 {
     start replicas "${bsp[@]}" --set 'partition=[5,4]' --set 'replicas=[2,1]'
@@ -278,7 +280,8 @@ check_replicas()
     stop TERM
 }
 
-# By the times that were measured: a bad cut is repaired, a good one is kept.
+# rebalance --auto uses measured times: a bad partition is repaired, a good one
+# is kept.
 check_auto()
 {
     local n
@@ -325,7 +328,7 @@ check_refusals()
     goes_on stays
     [ "$(count_moves stays)" -eq 0 ] || note_failure "a refused plan was taken"
 
-    # A refusal that is no UTF-8 is answered, too.
+    # A request that is not valid UTF-8 is answered as well.
     printf '{"id": "cut", "kind": "a%s"}' "$(printf '\303\251%.0s' {1..30})" \
         >kind.json
     mv kind.json stays/rebalance.json
@@ -336,7 +339,7 @@ check_refusals()
     grep -q "kind must be plan, auto or undo" stays/rebalance.reply.json ||
         note_failure "a refusal that was cut is not answered"
 
-    # A request that was taken gives up: another one keeps its file.
+    # A request that times out does not remove the file of another request.
     kill -STOP $child
     "$program" rebalance stays --auto --timeout 1 >later.out 2>&1 &
     waiting=$!
@@ -346,7 +349,7 @@ check_refusals()
     [ -e stays/rebalance.json ] || note_failure "a request of another is gone"
     rm -f stays/rebalance.json
 
-    # One request waits in its file: the second one is refused at once.
+    # While one request waits in its file, a second one is refused at once.
     echo '{"partition": [2, 2, 2, 3]}' >later.json
     "$program" rebalance stays later.json --timeout 60 >later.out 2>&1 &
     waiting=$!
@@ -355,7 +358,7 @@ check_refusals()
     kill -CONT $child
     wait $waiting || note_failure "a request that waited: $(cat later.out)"
 
-    # The run ends before it can look.
+    # The run ends before it reads the request.
     kill -STOP $child
     "$program" rebalance stays later.json --timeout 60 >later.out 2>&1 &
     waiting=$!
@@ -374,7 +377,7 @@ check_refusals()
 
 # ---- Kills -----------------------------------------------------------------
 
-# move_until_end RUN: random plans, while the run lives
+# move_until_end RUN: applies random plans until the run ends
 move_until_end()
 {
     while kill -0 $child 2>/dev/null; do
@@ -383,15 +386,15 @@ move_until_end()
     done
 }
 
-# Sleeps, without starting a program.
+# pause SECONDS: sleeps without starting a program.
 exec {nothing}<> <(:)
 pause()
 {
     read -rt "$1" -u $nothing
 }
 
-# strike NUMBER SIGNAL: at a random moment of a run that moves all the time; the
-# resumed run has the numbers of one that was left alone
+# strike NUMBER SIGNAL: sends the signal at a random moment to a run that moves
+# all the time. The resumed run has the numbers of an undisturbed one
 strike()
 {
     local run=struck$1 mover step
@@ -401,7 +404,7 @@ strike()
     move_until_end "$run" &
     mover=$!
     pause "0.$((RANDOM % 8))$((RANDOM % 10))"
-    # Half of the signals come while a plan is prepared or taken.
+    # Half of the signals arrive while a plan is prepared or applied.
     if ((RANDOM % 2)); then
         for ((k = 0; k < 500; k++)); do
             [ ! -e "$run/rebalance.json" ] || break
@@ -436,7 +439,7 @@ check_kills()
 
 # ---- Asynchronous runs -----------------------------------------------------
 
-# A move is what stopping and resuming with another partition is.
+# A move equals stopping the run and resuming it with another partition.
 check_asp()
 {
     local at end
@@ -460,9 +463,9 @@ check_asp()
     [ "$end" -gt "$at" ] || note_failure "asp: no step after the move"
 }
 
-# check_asp_back RUN: blocks move to later stages and back to earlier ones, which
-# run on older weights; no version is missing. A run that ends before the move
-# ends well, and says so.
+# check_asp_back RUN: blocks move to later stages and back to earlier ones,
+# which use older weights; no version is missing. A run that ends before a
+# requested move ends normally and reports it.
 check_asp_back()
 {
     local run=$1 i
@@ -477,7 +480,7 @@ check_asp_back()
         note_failure "$run: versions of weights were missing"
     goes_on "$run"
     "$program" rebalance "$run" --undo --timeout 60 >later.out 2>&1 &
-    if [ -n "${ranks:-}" ]; then # mpirun itself would end them at once
+    if [ -n "${ranks:-}" ]; then # mpirun would end all ranks at once
         kill -TERM "$(rank_of "$run" 0)"
         wait $child
         status=$?
@@ -490,9 +493,9 @@ check_asp_back()
         note_failure "$run: asked at its end: $(cat later.out)"
 }
 
-# ---- Processes -------------------------------------------------------------
+# ---- Moves with ranks as processes -----------------------------------------
 
-# rank_of RUN RANK: its process id
+# rank_of RUN RANK: process id of a rank
 rank_of()
 {
     local pid
@@ -505,7 +508,7 @@ rank_of()
     done
 }
 
-# One process has less memory than the others, and refuses: all stay.
+# One process has less memory than the others and refuses: no process moves.
 check_one_refusal()
 {
     local run=$folder/limited parts=() r
@@ -543,7 +546,7 @@ check_processes()
     rebalance "$run" --undo || note_failure "processes: undo"
     check_moves "$run" $((moves + 1))
 
-    # One of them is killed while they move.
+    # A rank is killed during the moves.
     move_until_end "$run" &
     mover=$!
     pause "0.$((RANDOM % 8))$((RANDOM % 10))"

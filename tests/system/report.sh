@@ -1,6 +1,6 @@
 #!/bin/bash
-# vpipe report: the page that a run leaves, causes that it names, folders that are
-# broken or hostile, several runs, refusals.
+# vpipe report: the page of a run, the causes of lost time that it names, broken or
+# hostile run folders, several runs, and refusals.
 #   tests/system/report.sh PROGRAM
 set -u
 
@@ -8,19 +8,19 @@ program=$(realpath "${1:?usage: tests/system/report.sh PROGRAM}")
 configs=$(cd "$(dirname "$0")/../.." && pwd)/configs
 . "$(dirname "$0")/tool_lib.sh"
 
-# has FILE TEXT
+# has FILE TEXT: the file contains the text
 has() {
     checks=$((checks + 1))
     grep -qF -- "$2" "$1" || fail "no '$2' in $1"
 }
 
-# lacks FILE PATTERN
+# lacks FILE PATTERN: no line of the file matches the pattern
 lacks() {
     checks=$((checks + 1))
     ! grep -qE -- "$2" "$1" || fail "'$2' is in $1"
 }
 
-# first FOLDER: the first cause on its page.
+# first FOLDER: the first cause on the folder's page.
 first() {
     grep -o '<li><strong>[^<]*' "$1/report.html" | head -1 | sed 's/.*>//'
 }
@@ -39,7 +39,7 @@ cmp -s left.html few/report.html ||
 (cd few && "$program" report . --out ../dot.html) >out 2>err
 cmp -s left.html dot.html || fail 'another path to the folder, another page'
 
-# What a browser would load, and what a policy must not allow.
+# The page loads nothing, and its policy allows nothing unsafe.
 lacks few/report.html '(src|href)="[^#]'
 lacks few/report.html '@import|url\([^#]|unsafe|<link'
 has few/report.html "content=\"default-src 'none'"
@@ -67,14 +67,14 @@ run 0 report few slow
 [ "$(cat out)" = report.html ] && [ -s report.html ] ||
     fail 'the page of two runs is not report.html'
 
-# ---- A page that cannot be written costs no training ---------------------------
+# ---- A page that cannot be written does not fail the run -----------------------
 mkdir -p full/report.html.tmp
 touch full/lock
 run 0 train "$configs/report/few_minibatches.yml" --output full --max-steps 2 --quiet
 has err 'full/report.html: cannot be written'
 [ ! -e full/report.html ] || fail 'there is a page'
 
-# ---- Folders that are broken or hostile ----------------------------------------
+# ---- Broken or hostile folders -------------------------------------------------
 mkdir "<img src=x onerror=alert(1)>"
 cp few/* "<img src=x onerror=alert(1)>" 2>/dev/null
 evil='</script><script>alert(1)</script>"'"'"
@@ -101,7 +101,8 @@ run 0 report bare
 has bare/report.html 'The run folder has no timeline'
 
 # ---- vpipe compare of runs -------------------------------------------------------
-# Numbers made by hand: the first step of ten warms up, the last one has the loss.
+# Metrics written by hand: the first of ten steps is warm-up, the last one has
+# the loss.
 mkdir hand
 cp slow/config.yml hand
 step() {

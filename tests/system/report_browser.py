@@ -29,7 +29,7 @@ def check(what, good, detail=""):
 
 DRAWN = "new Promise(r => requestAnimationFrame(() => setTimeout(r, 0)))"
 
-# The contrast of every text with its ground, the worst one first (WCAG 2.1).
+# The contrast of every text with its background, the worst first (WCAG 2.1).
 CONTRAST = """(() => {
     const rgb = (c) => c.match(/[\\d.]+/g).map(Number);
     const light = (c) => c.slice(0, 3).map((v) => v / 255).map((v) => v <= 0.03928

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Pages of vpipe report in a browser: see report_browser.py.
+# Tests pages of vpipe report in a browser: see report_browser.py.
 #   tests/system/report_browser.sh PROGRAM
-# 77: Chromium or Python is not installed.
+# Exits with 77 if Chromium or Python is not installed.
 set -u
 
 program=$(realpath "${1:?usage: tests/system/report_browser.sh PROGRAM}")

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Texts that a run generates while it trains: losses stay the same to the last bit,
-# texts are those of the checkpoint of that step, each mistake costs one line.
+# A run generates texts while it trains: losses are bit-identical to those without
+# texts, the texts are those of the checkpoint of that step, and each mistake gives
+# one line.
 #   tests/system/run_texts.sh build/vpipe
 set -u
 
@@ -12,19 +13,19 @@ golden=$source/tests/golden
 tiny="--set total_steps=6 --set checkpoint_every=3 --set threads_per_stage=1 \
 --set hidden=32 --set eval_every=0 --set learning_rate=0.01"
 
-# losses RUN: all of them, as they are in the file.
+# losses RUN: all losses as printed in metrics.jsonl.
 losses() {
     sed -n 's/.*\("minibatch": [0-9]*, "loss": [^,]*\).*/\1/p' "$1/metrics.jsonl"
 }
 
-# texts RUN STEP: what the samples of this step say.
+# texts RUN STEP: the texts of the samples of this step.
 texts() {
     sed -n "s/^{\"step\": $2, \"event\": \"sample\", .*\"text\": \"\(.*\)\"}\$/\1/p" \
         "$1/metrics.jsonl"
 }
 
 # same_run NAME KEY COMMAND KEY=VALUE...: trains with and without texts every 3
-# steps, which `vpipe COMMAND` makes of the checkpoint of step 3 as well.
+# steps; `vpipe COMMAND` must make the same texts from the checkpoints.
 same_run() {
     name=$1 key=$2 command=$3
     shift 3
@@ -70,7 +71,7 @@ same_run translation translate_every "$translate"
 same_run translation translate_every "$translate" --set stages=2 \
     --set accumulation_steps=2
 
-# A fine-tuned model searches as its folder says.
+# A fine-tuned model uses the search settings of its folder.
 cp -R "$golden/translate/m2m" m2m
 sed -i 's/"eos_token_id": 2/"num_beams": 4, &/' m2m/generation_config.json
 printf '11 15 9 2\n' >prompts
@@ -88,7 +89,7 @@ texts fine 1 >expected
 run 0 translate fine --ids 11,15,9,2 --max-tokens 40
 cmp -s expected out || fail "the folder of the first weights is not read"
 
-# Prompts of text: a tokenizer; evaluations, which come at other steps.
+# Prompts as text need a tokenizer; evaluations are at other steps.
 cp "$source/README.md" prose.txt
 printf 'The pipeline\nA "stage"\n' >prompts
 # shellcheck disable=SC2086

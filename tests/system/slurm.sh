@@ -1,10 +1,10 @@
 #!/bin/bash
-# A real Slurm on this machine: `sbatch scripts/run_vpipe.sh` trains four
-# stages, `scancel --signal` makes a checkpoint, the requeued job goes on, and
-# the losses are those of a run that was never interrupted.
+# A real Slurm on this machine: `sbatch scripts/run_vpipe.sh` trains four stages,
+# `scancel --signal` makes a checkpoint, the requeued job resumes, and the losses
+# equal those of an uninterrupted run.
 #   tests/system/slurm.sh build/vpipe
-# Starts munged, slurmctld and slurmd in a scratch folder, with a key, ports and
-# sockets of their own, and ends them whatever happens.
+# Starts munged, slurmctld and slurmd in a scratch folder, with their own key, ports
+# and sockets, and ends them in any case.
 set -u
 
 program=$(realpath "${1:?usage: tests/system/slurm.sh PROGRAM}")
@@ -19,7 +19,7 @@ folder=$(mktemp -d) || exit 1
 daemons=()
 export SLURM_CONF=$folder/slurm.conf
 
-# Whatever still lives and has our configuration in its environment.
+# leftovers: running processes that have our configuration in their environment.
 leftovers()
 {
     grep -slzx "SLURM_CONF=$SLURM_CONF" /proc/[0-9]*/environ | cut -d / -f 3
@@ -51,7 +51,7 @@ start()
     daemons+=($!)
 }
 
-# A requeued job waits for as long as its credentials live: cred_expire.
+# A requeued job waits until its credentials expire: cred_expire.
 write_config()
 {
     local host port
@@ -122,7 +122,7 @@ has_ended()
     esac
 }
 
-# Steps of checkpoints that the job went on from.
+# resumes: the steps of the checkpoints from which the job was resumed.
 resumes()
 {
     sed -n 's/.*Resumed from checkpoint step \([0-9]*\).*/\1/p' \
@@ -147,10 +147,10 @@ job=$(sbatch --parsable "$source/scripts/run_vpipe.sh" train.yml) ||
     fail "sbatch"
 run=runs/slurm-$job
 until_true 60 "the first steps" has_steps "$run" 20
-scancel --signal=USR1 "$job" # all ranks at once
-# Slurm may look at its queue once a minute only.
+scancel --signal=USR1 "$job" # to all ranks
+# Slurm may check its queue only once a minute.
 until_true 120 "the requeue" resumed 1
-scancel --batch --signal=USR1 "$job" # the script, as before the time limit
+scancel --batch --signal=USR1 "$job" # to the script, as before a time limit
 until_true 240 "the rest of the job" has_ended "$job"
 
 [ "$(state "$job")" = COMPLETED ] || fail "the job ended as $(state "$job")"

@@ -1,10 +1,10 @@
 #!/bin/bash
 # Tensor-parallel ranks as processes give the losses of ranks as threads, digit by
-# digit; checkpoints go from one mp_size to another, and from slices of rows to whole
-# rows and back; the original's placements are planned; a member of a group that is
-# killed or stopped is named.
+# digit. Checkpoints can be resumed with another mp_size, and with or without slices
+# of rows. The original's placements can be planned. A killed or stopped member of a
+# group is named.
 #   tests/system/tensor.sh PROGRAM MPIRUN [OPTION...]
-# With VP_FULL=1 more of each: 50 strikes.
+# VP_FULL=1 runs more of each part, and strikes 50 times.
 set -u
 
 program=$(realpath "${1:?usage: tests/system/tensor.sh PROGRAM MPIRUN [OPTION...]}")
@@ -40,7 +40,7 @@ checkpoint_every: 5
 watchdog_seconds: 10
 YAML
 
-# train OUTPUT RANKS [OPTION...]: 0 ranks are threads.
+# train OUTPUT RANKS [OPTION...]: with RANKS 0 the ranks are threads.
 train()
 {
     local output=$1 n=$2 run=()
@@ -51,14 +51,14 @@ train()
         --output "$output" "$@" >out 2>err </dev/null
 }
 
-# What must not depend on where ranks live.
+# numbers RUN: the results that must not depend on processes or threads.
 numbers()
 {
     grep -v '"event"' "$1/metrics.jsonl" | grep -oE \
         '"(step|loss)": [^,}]*|"grad_norm": ([^],]*|\[[^]]*\])'
 }
 
-# same_files RUN RUN STEP: the same tensors, to the last bit
+# same_files RUN RUN STEP: both checkpoints have bit-identical tensors
 same_files()
 {
     local file
@@ -79,7 +79,7 @@ sets()
     done
 }
 
-# compare RANKS SETTING...: threads against processes
+# compare RANKS SETTING...: compares threads with processes
 compare()
 {
     local n=$1
@@ -100,7 +100,7 @@ compare()
 compare 2 mp_size=2 hidden=128 # tables that are saved in several pieces
 compare 4 mp_size=2 stages=2 tie_embeddings=true recompute_ratio=0.5
 compare 4 mp_size=2 stages=2 sync_mode=asp
-# 45 rows: the last slices end in padding.
+# 45 rows: the last slice of rows ends with padding.
 compare 4 mp_size=4 sequence_parallel=true seq_length=15 batch_size=3
 compare 4 mp_size=2 stages=2 sequence_parallel=true recompute_ratio=0.5
 compare 4 mp_size=2 stages=2 model_type=bert optimizer=lamb
@@ -124,8 +124,8 @@ if [ -n "$full" ]; then
 fi
 
 # ---- Checkpoints ------------------------------------------------------------
-# Saved with one mp_size, resumed with another: the numbers of a run that never
-# changed, up to rounding; exports are those of the same weights.
+# Saved with one mp_size and resumed with another, a run gives the numbers of an
+# uninterrupted run up to rounding; exports hold the same weights.
 close_to()
 {
     paste -d' ' <(numbers "$1" | grep loss) <(numbers "$2" | grep loss) |
@@ -148,7 +148,7 @@ for n in 1 4 2; do
     cmp -s exported/model.safetensors again/model.safetensors ||
         note_failure "another export"
 done
-# Saved with slices of rows or without, resumed without or with.
+# Saved with slices of rows and resumed without, and the reverse.
 sets mp_size=2 sequence_parallel=true
 train sliced 0 "${options[@]}" --max-steps 5 || note_failure "slices"
 for pair in 'sliced false' 'two true' 'sliced true'; do
@@ -172,8 +172,8 @@ numbers whole >want
 numbers other >got
 cmp -s want got || note_failure "a resumed run of groups has other numbers"
 
-# ---- A size that is chosen --------------------------------------------------
-# By the rates of a profile, before the first step; resumed as it was.
+# ---- mp_size: auto ----------------------------------------------------------
+# Chosen by the rates of a profile before the first step; kept when resumed.
 echo '{"device": "test", "memory_bytes": 11060000000, "peak_tflops_fp32": 0.01,
 "copy_gb_per_s": 616, "efficiency_of_products_by_rows": [[128, 1.0]],
 "microseconds_per_kernel": 0.001,
@@ -227,7 +227,7 @@ for twin in "$configs"/cpm_large_{4,8}mp_tiny.yml; do
         --output "$(basename "$twin" .yml)" >out 2>err || note_failure "$twin"
 done
 
-# ---- Members that are lost --------------------------------------------------
+# ---- Lost members -----------------------------------------------------------
 processes_of()
 {
     pgrep -f -- "--(output|resume) $1(/checkpoints/[a-z0-9.-]*)?( |\$)"
@@ -249,7 +249,8 @@ has_steps()
     [ -s "$1/metrics.jsonl" ] && [ "$(wc -l <"$1/metrics.jsonl")" -ge "$2" ]
 }
 
-# strike RANK SIGNAL: of a run of two groups of two; the run then goes on
+# strike RANK SIGNAL: sends the signal to a rank of two groups of two; the run
+# is then resumed
 strike()
 {
     local struck=struck child pid state=dead

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Event files of runs that were killed and resumed, read by TensorBoard itself.
+# TensorBoard reads the event files of runs that were killed and resumed.
 #   tests/system/tensorboard.sh PROGRAM
-# PYTHON names a Python with tensorboard; without one it ends with 77.
+# PYTHON names a Python with tensorboard; exits with 77 without one.
 set -u
 
 program=$(realpath "${1:?usage: tests/system/tensorboard.sh PROGRAM}")
@@ -33,7 +33,7 @@ tensorboard: true
 EOF
 
 for mode in bsp asp; do
-    # Slow enough to be killed between two checkpoints.
+    # The run is slow enough to be killed between two checkpoints.
     "$program" train small.yml --quiet --output $mode --set sync_mode=$mode \
         --set total_steps=100000 >log 2>&1 &
     pid=$!

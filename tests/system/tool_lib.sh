@@ -1,6 +1,6 @@
-# What tests of the program share: a scratch folder, counts, and calls whose status
-# and messages are checked. To be read by a script that has set `program`, and
-# `subcommand` if all its calls begin with one.
+# Shared by tests that start the program: a scratch folder, counters, and calls
+# whose exit status and messages are checked. A script sets `program` before it
+# sources this file, and `subcommand` if all its calls begin with one.
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -26,7 +26,7 @@ run() {
         fail "exit $got, not $want: vpipe ${subcommand:+$subcommand }$*"
 }
 
-# refuse MESSAGE ARGUMENT...: exit 2, nothing on stdout, just this on stderr.
+# refuse MESSAGE ARGUMENT...: exit 2, empty stdout, exactly this line on stderr.
 refuse() {
     message=$1
     shift

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `vpipe translate` from outside: ids are those of transformers and fairseq, whatever
-# the stages and the batch; text in and out; BLEU; each mistake costs one line.
+# `vpipe translate` gives the ids of transformers and fairseq for any number of stages
+# and any batch, reads and writes text, and computes BLEU. Each mistake gives one line.
 #   tests/system/translate.sh build/vpipe
 set -u
 
@@ -9,7 +9,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd -P) || exit 1
 golden=$source/tests/golden
 . "$source/tests/system/tool_lib.sh"
 
-# same FILE WHAT: stdout is this file.
+# same FILE WHAT: stdout equals the file.
 same() {
     checks=$((checks + 1))
     cmp -s "$1" out || fail "$2"
@@ -25,7 +25,8 @@ grep -q '^  translate ' out || fail "'vpipe --help' does not list translate"
 # ---- Stored ids ---------------------------------------------------------------
 m2m=$golden/translate/m2m
 
-# A line of each beam and rule. early_stopping is a key of the model's folder.
+# One case for each number of beams and each rule. early_stopping is a key of
+# the model's folder.
 n_cases=0
 sort -t '|' -u -k 1,3 "$golden/translate.txt" >cases
 while IFS='|' read -r rule stop beams penalty most forced ids want; do
@@ -48,7 +49,7 @@ while IFS='|' read -r rule stop beams penalty most forced ids want; do
 done <cases
 [ "$n_cases" -ge 10 ] || fail "only $n_cases cases"
 
-# The folder's defaults: what it says is what the options say.
+# Defaults in the model's folder have the effect of the options.
 rm -rf model
 cp -R "$m2m" model
 sed -i 's/"eos_token_id": 2/"num_beams": 4, "length_penalty": 2.0, '\
@@ -84,7 +85,7 @@ same whole "without a cache it translates otherwise"
 same whole "the standard input is translated otherwise"
 
 # ---- Text ---------------------------------------------------------------------
-# Words in upper case, byte by byte.
+# Words are translated to upper case, byte by byte.
 mkdir pairs
 awk 'BEGIN {
     n = split("cat sat mat dog one red", word, " ")
@@ -114,9 +115,9 @@ done
 run 0 translate run in --print-ids --max-tokens 12 --reference reference
 [ "$(sed -n 2p out)" = '72 83 75 2' ] || fail "--print-ids has not the bytes"
 cmp -s expected err || fail "BLEU depends on --print-ids"
-rm -rf pairs # translating does not need the data
+rm -rf pairs # translation does not need the data
 
-# A tokenizer; its ids plus 4 in a run on files of 'vpipe data pairs'.
+# With a tokenizer. A run on files of 'vpipe data pairs' uses its ids plus 4.
 mkdir tokens
 printf '[PAD]\n[UNK]\n[CLS]\n[SEP]\n' >tokens/vocab.txt
 seq 4 19 >>tokens/vocab.txt

@@ -1,8 +1,7 @@
 #!/bin/bash
-# Two hosts: network namespaces with a cable between them, and nothing else in
-# common but the files. A run on both gives the losses of a run on one. When the
-# cable is cut, the report names the host that was lost, and with --restarts the
-# run goes on with what is left.
+# Two hosts: network namespaces connected by a virtual cable, which share only files. A
+# run on both gives the losses of a run on one. When the cable is cut, the report names
+# the lost host, and with --restarts the run goes on with the other one.
 #   tests/system/two_hosts.sh build/vpipe
 set -u
 
@@ -51,7 +50,7 @@ join_hosts()
     done
 }
 
-# on HOST COMMAND...
+# on HOST COMMAND...: runs a command on a host
 on()
 {
     local host=$1
@@ -62,7 +61,7 @@ on()
         "$host" "$@"
 }
 
-# What mpirun takes for ssh: agent HOST COMMAND...
+# mpirun uses this agent in place of ssh: agent HOST COMMAND...
 write_agent()
 {
     cat >"$folder/agent" <<END
@@ -87,12 +86,12 @@ join_hosts 2>"$folder/ip.log" ||
     skip "no network namespaces here: $(tail -n 1 "$folder/ip.log")"
 write_agent
 export OMPI_MCA_plm_rsh_agent=$folder/agent
-export OMPI_MCA_orte_tmpdir_base=$folder # what a lost host leaves goes with it
+export OMPI_MCA_orte_tmpdir_base=$folder # files of a lost host are removed with it
 cd "$folder" || exit 1
 
 # ---- Training --------------------------------------------------------------
 
-# cut STEPS RUN: cuts the cable after so many steps.
+# cut STEPS RUN: cuts the cable after STEPS steps.
 cut()
 {
     until_true 60 "the first steps" has_steps "$2" "$1"
@@ -100,7 +99,7 @@ cut()
     start=$SECONDS
 }
 
-# named OUTPUT
+# named OUTPUT: the report names the lost host
 named()
 {
     grep -E "^host $net.2 is (cut off|lost)" "$1" ||

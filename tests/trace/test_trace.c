@@ -1,5 +1,5 @@
-/* The recorder keeps the last events at little cost; windows, sums and memory
- * of a timeline are right. */
+/* The recorder keeps the last events at little cost. The window, the sums and
+ * the memory curves of a timeline are right. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "lib/tracelib.h"
@@ -38,7 +38,7 @@ static void test_ring(void **state)
     for (int n = 0; n <= 30; n++) {
         const struct vp_recorder *list[] = { recorder };
         struct vp_trace trace;
-        int kept = n < 8 ? n : 8; /* 5 rounded up */
+        int kept = n < 8 ? n : 8; /* the capacity 5 is rounded up to 8 */
 
         assert_int_equal(
             vp_trace_collect("r", list, 1, stages_by_hand, 1, &trace, NULL),
@@ -95,8 +95,8 @@ static void test_cost(void **state)
 
 /* ---- The window --------------------------------------------------------- */
 
-/* Rank 0 lost its first events, so nothing is known before 6 ms; what rank 1
- * did then is cut there. */
+/* Rank 0 has overwritten its first events, so the window begins at 6 ms; events
+ * of rank 1 before that are cut. */
 static void test_window(void **state)
 {
     static const struct act acts[] = {
@@ -187,8 +187,9 @@ static void test_memory(void **state)
     vp_trace_release(&trace);
 }
 
-/* Stage 0 is split: W frees, and minibatch 4 was in flight before. Stage 2 is
- * not: B frees. The evaluation keeps nothing. Minibatch 6 stays. */
+/* Stage 0 has a separate W, which frees the slot; minibatch 4 was in flight
+ * before the window. Stage 2 has none: B frees the slot. An evaluation keeps no
+ * slot. Minibatch 6 stays in flight. */
 static void test_memory_split(void **state)
 {
     static const struct act acts[] = {
@@ -250,7 +251,7 @@ static void test_keep_last(void **state)
         vp_trace_keep_last(&trace, cases[i].last);
         assert_int_equal(vp_trace_n_minibatches(&trace), cases[i].n_mb);
         assert_int_equal(trace.begin_ns, (int64_t)(cases[i].begin * MS));
-        assert_int_equal(trace.end_ns, 9 * MS); /* no evaluation after it */
+        assert_int_equal(trace.end_ns, 9 * MS); /* before the evaluation */
         assert_int_equal(trace.ranks[0].n_events, cases[i].n0);
         assert_int_equal(trace.ranks[1].n_events, cases[i].n1);
         e = &trace.ranks[0].events[cases[i].n0 - 1];
@@ -266,7 +267,7 @@ static void test_keep_last(void **state)
     }
 }
 
-/* Whole groups, at least ranks + 4 minibatches. */
+/* The timeline shows whole groups, and at least ranks + 4 minibatches. */
 static void test_some(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* Timelines as rows of the terminal and as SVG have their literal texts and
- * stay within their bounds. */
+/* Timelines as terminal rows and as SVG equal literal texts and stay within
+ * their bounds. */
 #include "lib/tracelib.h"
 #include "trace/trace.h"
 
@@ -22,9 +22,9 @@ static void test_terminal(void **state)
         { 0, "F", 0, 8, 0, 2, 0 },
         { 0, "R", 0, 12, 2, 4.5, 0 },
         { 0, "B", 0, 12, 6.5, 10, 0 },
-        { 0, "UPDATE", 0, 3, 10, 10.4, 0 }, /* the most of a column */
+        { 0, "UPDATE", 0, 3, 10, 10.4, 0 }, /* most of a column */
         { 0, "F", 0, 13, 10.4, 10.5, 0 },
-        { 0, "F", 0, 14, 10.6, 10.8, 0 }, /* less than half of one */
+        { 0, "F", 0, 14, 10.6, 10.8, 0 }, /* less than half of a column */
         { 1, "RECV_ACT", 1, 8, 0, 2, 2 },
         { 1, "F", 1, 8, 2, 6, 1 },
         { 1, "B", 1, 8, 6, 10, 0 },
@@ -61,7 +61,7 @@ static void strip_colours(char *text)
     *out = '\0';
 }
 
-/* Colours change nothing else, and no row is too long. */
+/* Colours change only escape sequences, and no row is too long. */
 static void test_colours(void **state)
 {
     (void)state;
@@ -90,9 +90,10 @@ static void test_colours(void **state)
     }
 }
 
-/* ---- The drawing -------------------------------------------------------- */
+/* ---- SVG ---------------------------------------------------------------- */
 
-/* Every tag is closed, in order; attributes have quotes; no stray < or &. */
+/* All tags are closed in order, attributes are quoted, and there is no
+ * unescaped < or &. */
 static void check_xml(const char *text)
 {
     char open[16][16];
@@ -174,7 +175,7 @@ static void test_svg(void **state)
     vp_trace_release(&trace);
 }
 
-/* Ranks stand in the order of the schedule, under the user's numbers. */
+/* Ranks are in the order of the schedule and have the user's numbers. */
 static void test_numbers(void **state)
 {
     struct vp_trace trace;
@@ -205,7 +206,7 @@ static void test_numbers(void **state)
     vp_trace_release(&trace);
 }
 
-/* Boxes do not leave their lane, whatever the run. */
+/* Boxes stay within their lane in random traces. */
 static void test_svg_bounds(void **state)
 {
     (void)state;
@@ -249,8 +250,8 @@ static void test_empty(void **state)
     vp_trace_release(&trace);
 }
 
-/* A run that had four stages and then two: the trace has both plans, and shows
- * where the second one begins. */
+/* The plan changes from four stages to two: the trace has the stages of both
+ * plans and shows where the second plan begins. */
 static void test_new_plan(void **state)
 {
     static const struct act acts[] = {
@@ -288,7 +289,7 @@ static void test_new_plan(void **state)
     assert_int_equal(vp_trace_svg(&again, NULL, &text), VP_OK);
     assert_int_equal(count_in(text, ">new plan<"), 1);
     free(text);
-    vp_trace_keep_last(&again, 1); /* which is after the move */
+    vp_trace_keep_last(&again, 1); /* the last minibatch is after the change */
     assert_int_equal(vp_trace_svg(&again, NULL, &text), VP_OK);
     assert_int_equal(count_in(text, ">new plan<"), 0);
     free(text);

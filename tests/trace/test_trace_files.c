@@ -1,5 +1,5 @@
-/* Trace files, Chrome's format included, are read as they were written; wrong
- * or damaged files are refused with one line. */
+/* Trace files in Chrome's format are written and read without loss; wrong or
+ * damaged files are refused with one line. */
 #include "base/rng.h"
 #include "lib/tracelib.h"
 #include "trace/trace.h"
@@ -71,7 +71,7 @@ static void test_round_trip(void **state)
     }
 }
 
-/* Names are cut between characters; one that is no text is left out. */
+/* Names are cut between characters; a name that is not UTF-8 is left out. */
 static void test_names(void **state)
 {
     struct vp_recorder *recorder;
@@ -101,7 +101,7 @@ static void test_names(void **state)
     vp_recorder_free(recorder);
 }
 
-/* What Chrome and Perfetto make their picture of. */
+/* The JSON that Chrome and Perfetto draw. */
 static void test_chrome(void **state)
 {
     static const char *const wanted[] = {
@@ -140,7 +140,7 @@ static void test_chrome(void **state)
     vp_trace_release(&trace);
 }
 
-/* ---- Files that are wrong ----------------------------------------------- */
+/* ---- Bad files ---------------------------------------------------------- */
 
 static const char good[] =
     "{\"otherData\":{\"format\":\"vpipe trace\",\"version\":1,\"name\":\"x\","
@@ -272,7 +272,7 @@ static void use(const struct vp_trace *trace)
     free(text);
 }
 
-/* Whatever is in the file: a trace that can be used, or one line. */
+/* A damaged file gives a usable trace, or an error of one line. */
 static void test_mutations(void **state)
 {
     static const char bytes[] = "0123456789-.eE\"{}[],:\\nulltrueXMF\x80\x01";
@@ -311,7 +311,7 @@ static void test_mutations(void **state)
         free(text);
     }
     free(clean);
-    assert_in_range(n_read, 100, 3000); /* both happen */
+    assert_in_range(n_read, 100, 3000); /* both outcomes occur */
 }
 
 static void test_bad_paths(void **state)
