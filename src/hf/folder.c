@@ -59,7 +59,12 @@ static enum vp_status find_arch(const json_t *root, struct vp_hf_folder *folder,
 
     folder->arch = vp_hf_arch_of(folder->model);
     if (!list || json_is_null(list))
-        return VP_OK;
+        return folder->arch
+                   ? VP_OK
+                   : vp_err_set(err, VP_ERR_UNSUPPORTED,
+                                "model_type %.60s: Hugging Face has no class "
+                                "for this model; use a folder of %s",
+                                folder->model->name, vp_hf_arch_names());
     if (name)
         folder->arch = vp_hf_arch_find(name);
     if (!name || !folder->arch)

@@ -15,7 +15,7 @@ struct vp_hf_arch;
 /* Returns NULL if the class is not supported. */
 const struct vp_hf_arch *vp_hf_arch_find(const char *name);
 /* Returns the class that vpipe writes for a model of the table, and assumes if
- * a config.json does not name one. */
+ * a config.json does not name one. NULL: there is no class for the model. */
 const struct vp_hf_arch *vp_hf_arch_of(const struct vp_model *model);
 const char *vp_hf_arch_name(const struct vp_hf_arch *arch);
 /* Returns the name in the model table: "bert", "gpt2", "translation". */

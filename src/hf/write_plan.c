@@ -312,6 +312,12 @@ enum vp_status vp_hf_plan_make(const struct vp_hf_write *with,
         return vp_err_set(err, VP_ERR_INVALID,
                           "%.2000s: the class %.60s is not supported",
                           with->origin->path, with->origin->arch);
+    if (!plan.arch)
+        return vp_err_set(
+            err, VP_ERR_UNSUPPORTED,
+            "model_type %.60s: Hugging Face has no class for this "
+            "model; export one of %s",
+            with->model->name, vp_hf_arch_names());
     VP_TRY(vp_hf_params_list(with->model, with->config, &plan.params, err));
     st = with->origin && with->shard_bytes == 0 &&
                  with->origin->tied == with->config->tie_embeddings

@@ -37,7 +37,8 @@ static enum vp_status load(void *ctx, const struct vp_state_item *item,
         memset(out, 0, (size_t)(item->rows * item->cols) * sizeof(*out));
         return VP_OK;
     }
-    if (first->untied && vp_hf_name_tied(first->arch, item->name))
+    if (first->untied && first->arch &&
+        vp_hf_name_tied(first->arch, item->name))
         stored.name = vp_hf_name_tied(first->arch, item->name);
     if (first->folder)
         return vp_hf_read(first->folder, stored.name, item->rows, item->cols,

@@ -373,8 +373,9 @@ static void damaged_files_are_refused(void **state)
 
         copy_split("valid", "train", "de", "en");
         copy_split("valid", "valid", "de", "en");
-        if (i < 20) /* <pad> inside a sentence, or an id outside vocab */
-            change("train.de-en.de.bin", 2 * i, i % 2 ? 300 : 1);
+        if (i < 20) /* <pad>, </s> in a sentence, or an id outside vocab */
+            change("train.de-en.de.bin", 2 * i,
+                   i % 3 == 0 ? 1 : i % 3 == 1 ? 2 : 300);
         else if (i < 40) /* sizes */
             change("train.de-en.en.idx", 26 + 4 * (i - 20), 900);
         else if (i < 58) /* pointers */

@@ -673,6 +673,24 @@ static void an_export_that_fails_is_not_a_model(void **state)
     assert_int_equal(access(in_work("model.safetensors"), F_OK), -1);
 }
 
+static void a_model_without_a_class_is_not_exported(void **state)
+{
+    struct vp_model model = *vp_model_find("gpt2");
+    const struct vp_hf_write write = { .model = &model,
+                                       .config = &small,
+                                       .ids = { -1, -1, -1 },
+                                       .type = VP_ST_COUNT,
+                                       .read = fill };
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    model.name = "own";
+    assert_int_equal(vp_hf_write(work, &write, &err), VP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(
+        err.text, "model_type own: Hugging Face has no class for this model; "
+                  "export one of BertForMaskedLM, "));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -696,6 +714,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(f16_must_hold_the_weights, make_work,
                                         remove_work),
         cmocka_unit_test_setup_teardown(an_export_that_fails_is_not_a_model,
+                                        make_work, remove_work),
+        cmocka_unit_test_setup_teardown(a_model_without_a_class_is_not_exported,
                                         make_work, remove_work),
     };
 

@@ -78,11 +78,14 @@ static void too_few_slots_to_swap(void **state)
 static void every_schedule_swaps(void **state)
 {
     uint32_t counter = 0;
-    int n_swapping = 0, n_ahead = 0;
+    int n_swapping = 0, n_ahead = 0, n_generators = 0;
 
     (void)state;
+    while (vp_generator_at(n_generators))
+        n_generators++;
     for (int n = 0; n < 1500; n++) {
-        const struct vp_generator *generator = vp_generator_at(n % 14);
+        const struct vp_generator *generator = vp_generator_at(n %
+                                                               n_generators);
         int swap[32];
         bool recompute[32];
         struct vp_sched_config config = {

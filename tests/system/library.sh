@@ -67,10 +67,11 @@ for name in $declared; do
     grep -qE "\b$name\(" "$root"/tests/api/test_*.c "$root"/tests/lib/apilib.c ||
         fail "no test calls $name()"
 done
-# The library imports no function that prints to stdout or exits; _exit() is
+# The library imports no function that prints to stdout, exits or starts another
+# process; _exit() is
 # allowed.
-nm -D --undefined-only "$so" | grep -wE '(printf|puts|putchar|exit|_exit)@.*' |
-    grep -v '_exit@' >out && fail 'the library can print or exit'
+nm -D --undefined-only "$so" | grep -wE '(printf|puts|putchar|exit|_exit|system|popen|fork|vfork|execv|execvp|execve|posix_spawn|posix_spawnp)@.*' |
+    grep -v '_exit@' >out && fail 'the library can print, exit or start processes'
 
 # ---- With pkg-config -------------------------------------------------------------
 export PKG_CONFIG_PATH=$work/$lib/pkgconfig
