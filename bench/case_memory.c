@@ -108,6 +108,8 @@ static int64_t slot_bytes(double recompute)
 
 /* ---- Bytes moved -------------------------------------------------------- */
 
+enum { LOSS_BYTES = VP_LOSS_COLS * sizeof(float) };
+
 static atomic_llong n_copied;
 
 static enum vp_status counting_copy(struct vp_stream *stream, void *dst,
@@ -164,9 +166,9 @@ void case_memory(struct bench *bench)
             "all is recomputed\n  copied per minibatch: %lld bytes, a loss "
             "is %d\n  versions %s, slots %s, copies %s\n",
             (long long)kept, (long long)left, (long long)copied,
-            (int)sizeof(float), bench_judge(bench, versions),
+            (int)LOSS_BYTES, bench_judge(bench, versions),
             bench_judge(bench, slots),
-            bench_judge(bench, copied <= (int64_t)sizeof(float)));
+            bench_judge(bench, copied <= LOSS_BYTES));
     printf("{\"case\": \"memory\", \"versions_exact\": %s, "
            "\"slots_exact\": %s, \"slot_bytes\": %lld, "
            "\"slot_bytes_recomputed\": %lld, \"copied_bytes\": %lld}\n",

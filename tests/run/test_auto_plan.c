@@ -289,6 +289,12 @@ static void test_resume(void **state)
     assert_non_null(strstr(err.text, "run/plan.json:1:"));
     assert_non_null(strstr(err.text, "--set auto_plan=again"));
     vp_config_release(&c);
+    /* Without auto_plan the folder's plan is not used. */
+    write_text("a.yml", MODEL(1));
+    write_text("run/plan.json", "{\"partition\": [3]}");
+    assert_true(plans(none, "run", &c, &line, &err));
+    assert_null(line);
+    vp_config_release(&c);
 }
 
 /* ---- Numbers that are auto ---------------------------------------------- */
