@@ -156,20 +156,51 @@ struct job {
     struct layout layout;
     int64_t first_col, n_cols; /* columns of b that are packed now */
     int64_t strips_at_once;    /* strips per packing task */
+    int64_t n_blocks, chunk;   /* blocks of a strip, and of a chunk of it */
 };
 
-static uint16_t *strip_of_a(const struct job *job, int64_t row)
+/* Rows and columns of c. */
+struct tile {
+    int64_t row, rows, col, cols;
+};
+
+/* Cuts k into equal chunks. */
+static void cut_chunks(struct job *job)
 {
-    return (uint16_t *)job->gemm->scratch +
-           row / VP_STRIP * strip_size(job->gemm->k);
+    job->n_blocks = divide_up(job->gemm->k, 32);
+    if (job->kernels && job->n_blocks > 0)
+        job->chunk = divide_up(
+            job->n_blocks, divide_up(job->n_blocks, job->kernels->k_blocks));
 }
 
-static uint16_t *strip_of_b(const struct job *job, int64_t col)
+/* Returns the number of blocks in the chunk that begins at block `k`. */
+static int64_t chunk_blocks(const struct job *job, int64_t k)
+{
+    return at_most(job->chunk, job->n_blocks - k);
+}
+
+/* Returns the offset of a strip in the chunk that begins at block `k`. All
+ * `n_strips` of a chunk are adjacent: a tile reads one piece of memory, where
+ * strips a power of two apart would evict each other from the caches. */
+static int64_t strip_offset(const struct job *job, int64_t n_strips,
+                            int64_t strip, int64_t k)
+{
+    return (k * n_strips + strip * chunk_blocks(job, k)) * VP_STRIP_BLOCK;
+}
+
+static uint16_t *strip_of_a(const struct job *job, int64_t row, int64_t k)
+{
+    return (uint16_t *)job->gemm->scratch +
+           strip_offset(job, divide_up(job->gemm->m, VP_STRIP), row / VP_STRIP,
+                        k);
+}
+
+static uint16_t *strip_of_b(const struct job *job, int64_t col, int64_t k)
 {
     char *b = (char *)job->gemm->scratch + job->layout.b;
 
-    return (uint16_t *)b +
-           (col - job->first_col) / VP_STRIP * strip_size(job->gemm->k);
+    return (uint16_t *)b + strip_offset(job, divide_up(job->n_cols, VP_STRIP),
+                                        (col - job->first_col) / VP_STRIP, k);
 }
 
 /* Packs rows [begin, end) of a; a strip begins at `begin`. */
@@ -177,9 +208,15 @@ static void pack_rows(const struct job *job, int64_t begin, int64_t end)
 {
     const struct vp_factor *a = &job->gemm->a;
 
-    vp_pack_a(strip_of_a(job, begin),
-              (const uint16_t *)a->data + begin * (a->transposed ? 1 : a->ld),
-              a->ld, a->transposed, end - begin, job->gemm->k);
+    for (int64_t k = 0; k < job->n_blocks; k += job->chunk) {
+        int64_t row = a->transposed ? 32 * k : begin;
+        int64_t col = a->transposed ? begin : 32 * k;
+
+        vp_pack_a(strip_of_a(job, begin, k),
+                  (const uint16_t *)a->data + row * a->ld + col, a->ld,
+                  a->transposed, end - begin,
+                  at_most(32 * job->chunk, job->gemm->k - 32 * k));
+    }
 }
 
 /* Packs columns [begin, end) of b; a strip begins at `begin`. */
@@ -187,9 +224,15 @@ static void pack_cols(const struct job *job, int64_t begin, int64_t end)
 {
     const struct vp_factor *b = &job->gemm->b;
 
-    vp_pack_b(strip_of_b(job, begin),
-              (const uint16_t *)b->data + begin * (b->transposed ? b->ld : 1),
-              b->ld, b->transposed, end - begin, job->gemm->k);
+    for (int64_t k = 0; k < job->n_blocks; k += job->chunk) {
+        int64_t row = b->transposed ? begin : 32 * k;
+        int64_t col = b->transposed ? 32 * k : begin;
+
+        vp_pack_b(strip_of_b(job, begin, k),
+                  (const uint16_t *)b->data + row * b->ld + col, b->ld,
+                  b->transposed, end - begin,
+                  at_most(32 * job->chunk, job->gemm->k - 32 * k));
+    }
 }
 
 /* Computes a block at the edge of c, of which only `rows` x `cols` are in c, in
@@ -198,43 +241,75 @@ static void edge_block(const struct job *job, float *c, int64_t ldc,
                        int64_t rows, int64_t cols, const uint16_t *a,
                        const uint16_t *b, int64_t n, bool add)
 {
+    static const struct vp_gemm_ahead none;
     float whole[VP_STRIP * VP_STRIP];
 
     for (int64_t i = 0; add && i < rows; i++)
         memcpy(whole + i * VP_STRIP, c + i * ldc, (size_t)cols * sizeof(*c));
-    job->kernels->block(whole, VP_STRIP, a, b, n, add);
+    job->kernels->block(whole, VP_STRIP, a, b, n, add, &none);
     for (int64_t i = 0; i < rows; i++)
         memcpy(c + i * ldc, whole + i * VP_STRIP, (size_t)cols * sizeof(*c));
 }
 
-/* c [rows, cols] = the product of the strips that begin at row `row` and column
- * `col`; c is added if `add`. `room`: c has memory for whole blocks at its
- * edges. */
-static void multiply_strips(const struct job *job, int64_t row, int64_t rows,
-                            int64_t col, int64_t cols, float *c, int64_t ldc,
+/* Returns the part of the packed data that the block at row i and column j of a
+ * tile prefetches. In the order of the blocks, the strip of b for j is used by
+ * a column of blocks, and each strip of a by all columns of a chunk: so a
+ * column of blocks prefetches the next strip of b, and a row of blocks its
+ * strip of a in the next chunk. `next` is the tile after this one, or NULL. */
+static struct vp_gemm_ahead ahead_of(const struct job *job,
+                                     const struct tile *tile,
+                                     const struct tile *next, int64_t k,
+                                     int64_t i, int64_t j)
+{
+    int64_t n = chunk_blocks(job, k);
+    int64_t lines = n * VP_STRIP_BLOCK * (int64_t)sizeof(uint16_t) / 64;
+    int64_t a_lines = divide_up(lines, divide_up(tile->cols, VP_STRIP));
+    int64_t b_lines = divide_up(lines, divide_up(tile->rows, VP_STRIP));
+    const struct tile *then = k + n < job->n_blocks ? tile : next;
+    int64_t then_k = k + n < job->n_blocks ? k + n : 0;
+    struct vp_gemm_ahead ahead = { 0 };
+
+    if (then && i < then->rows) {
+        ahead.a = (const char *)strip_of_a(job, then->row + i, then_k) +
+                  j / VP_STRIP * a_lines * 64;
+        ahead.a_lines = a_lines;
+    }
+    if (j + VP_STRIP < tile->cols)
+        ahead.b = (const char *)strip_of_b(job, tile->col + j + VP_STRIP, k);
+    else if (then)
+        ahead.b = (const char *)strip_of_b(job, then->col, then_k);
+    if (ahead.b) {
+        ahead.b += i / VP_STRIP * b_lines * 64;
+        ahead.b_lines = b_lines;
+    }
+    return ahead;
+}
+
+/* c [tile->rows, tile->cols] = the product of the strips of a tile; c is added
+ * if `add`. `room`: c has memory for whole blocks at its edges. `next` is the
+ * tile that this thread probably computes next, or NULL. */
+static void multiply_strips(const struct job *job, const struct tile *tile,
+                            const struct tile *next, float *c, int64_t ldc,
                             bool add, bool room)
 {
-    int64_t n_blocks = divide_up(job->gemm->k, 32);
-    int64_t step = job->kernels->k_blocks;
-
     job->kernels->begin();
-    for (int64_t k = 0; k < n_blocks; k += step) {
-        int64_t n = at_most(step, n_blocks - k);
+    for (int64_t k = 0; k < job->n_blocks; k += job->chunk) {
+        int64_t n = chunk_blocks(job, k);
 
-        for (int64_t j = 0; j < cols; j += VP_STRIP) {
-            const uint16_t *b = strip_of_b(job, col + j) + k * VP_STRIP_BLOCK;
+        for (int64_t j = 0; j < tile->cols; j += VP_STRIP) {
+            const uint16_t *b = strip_of_b(job, tile->col + j, k);
 
-            for (int64_t i = 0; i < rows; i += VP_STRIP) {
-                const uint16_t *a = strip_of_a(job, row + i) +
-                                    k * VP_STRIP_BLOCK;
+            for (int64_t i = 0; i < tile->rows; i += VP_STRIP) {
+                const uint16_t *a = strip_of_a(job, tile->row + i, k);
+                int64_t rows = at_most(tile->rows - i, VP_STRIP);
+                int64_t cols = at_most(tile->cols - j, VP_STRIP);
+                struct vp_gemm_ahead ahead = ahead_of(job, tile, next, k, i, j);
                 float *to = c + i * ldc + j;
 
-                if (room || (rows - i >= VP_STRIP && cols - j >= VP_STRIP))
-                    job->kernels->block(to, ldc, a, b, n, add || k > 0);
+                if (room || (rows == VP_STRIP && cols == VP_STRIP))
+                    job->kernels->block(to, ldc, a, b, n, add || k > 0, &ahead);
                 else
-                    edge_block(job, to, ldc, at_most(rows - i, VP_STRIP),
-                               at_most(cols - j, VP_STRIP), a, b, n,
-                               add || k > 0);
+                    edge_block(job, to, ldc, rows, cols, a, b, n, add || k > 0);
             }
         }
     }
@@ -263,9 +338,8 @@ static void widen(float *dst, const struct vp_factor *f, int64_t row,
 
 /* Does what multiply_strips() does, by widened operands and oneDNN. `mine` is
  * the area of the thread in scratch. */
-static void multiply_wide(const struct job *job, int64_t row, int64_t rows,
-                          int64_t col, int64_t cols, float *c, int64_t ldc,
-                          bool add, char *mine)
+static void multiply_wide(const struct job *job, const struct tile *tile,
+                          float *c, int64_t ldc, bool add, char *mine)
 {
     const struct vp_gemm *gemm = job->gemm;
     float *a = (float *)(mine + job->layout.wide_a);
@@ -275,16 +349,16 @@ static void multiply_wide(const struct job *job, int64_t row, int64_t rows,
     for (int64_t k = 0; k < gemm->k; k += WIDE_K) {
         int64_t n = at_most(WIDE_K, gemm->k - k);
 
-        widen(a, &gemm->a, row, rows, k, n);
-        widen(b, &gemm->b, k, n, col, cols);
+        widen(a, &gemm->a, tile->row, tile->rows, k, n);
+        widen(b, &gemm->b, k, n, tile->col, tile->cols);
         wide = (struct vp_gemm){ .k = n,
                                  .a = { a, n, false },
-                                 .b = { b, cols, false },
+                                 .b = { b, tile->cols, false },
                                  .alpha = 1.0f,
                                  .beta = add || k > 0 ? 1.0f : 0.0f,
                                  .c = c,
                                  .ldc = ldc };
-        vp_cpu_sgemm(&wide, 0, rows, 0, cols);
+        vp_cpu_sgemm(&wide, 0, tile->rows, 0, tile->cols);
     }
 }
 
@@ -298,45 +372,58 @@ static void copy_rows(float *dst, int64_t dst_ld, const float *src,
 /* Computes a tile of c in the thread's own memory and copies it. Rows of a
  * weight gradient are often a power of two apart: sums that were loaded from
  * and stored to c itself would evict each other from the caches. */
-static void multiply_in_tile(const struct job *job, int64_t row, int64_t rows,
-                             int64_t col, int64_t cols, float *tile)
+static void multiply_in_tile(const struct job *job, const struct tile *tile,
+                             const struct tile *next, float *own)
 {
     const struct vp_gemm *gemm = job->gemm;
-    float *c = gemm->c ? gemm->c + row * gemm->ldc + col : NULL;
+    float *c = gemm->c ? gemm->c + tile->row * gemm->ldc + tile->col : NULL;
     int64_t ld = job->cut.tile_n;
     bool add = gemm->beta != 0.0f;
 
     if (c && add)
-        copy_rows(tile, ld, c, gemm->ldc, rows, cols);
-    multiply_strips(job, row, rows, col, cols, tile, ld, add, true);
+        copy_rows(own, ld, c, gemm->ldc, tile->rows, tile->cols);
+    multiply_strips(job, tile, next, own, ld, add, true);
     if (c)
-        copy_rows(c, gemm->ldc, tile, ld, rows, cols);
+        copy_rows(c, gemm->ldc, own, ld, tile->rows, tile->cols);
 }
 
-/* Neighbouring tasks share columns, as in gemm.c. */
+/* Neighbouring tasks share columns, as in gemm.c. A task after the last one has
+ * no columns. */
+static struct tile tile_of(const struct job *job, int task)
+{
+    int64_t row = task % job->cut.rows * job->cut.tile_m;
+    int64_t col = task / job->cut.rows * job->cut.tile_n;
+
+    return (struct tile){
+        .row = row,
+        .rows = at_most(job->cut.tile_m, job->gemm->m - row),
+        .col = job->first_col + col,
+        .cols = at_most(job->cut.tile_n, job->n_cols - col),
+    };
+}
+
 static void run_tile(void *ctx, int task, int thread)
 {
     const struct job *job = ctx;
     const struct vp_gemm *gemm = job->gemm;
     char *mine = (char *)gemm->scratch + job->layout.threads +
                  (size_t)thread * job->layout.thread_bytes;
-    int64_t row = task % job->cut.rows * job->cut.tile_m;
-    int64_t col = job->first_col + task / job->cut.rows * job->cut.tile_n;
-    int64_t rows = at_most(job->cut.tile_m, gemm->m - row);
-    int64_t cols = at_most(job->cut.tile_n, gemm->n - col);
+    struct tile tile = tile_of(job, task);
+    struct tile next = tile_of(job, task + vp_pool_threads(job->pool));
     bool own = job->kernels || !gemm->c; /* c is in the thread's area */
-    float *c = own ? (float *)mine : gemm->c + row * gemm->ldc + col;
+    float *c = own ? (float *)mine
+                   : gemm->c + tile.row * gemm->ldc + tile.col;
     int64_t ldc = own ? job->cut.tile_n : gemm->ldc;
 
     vp_pool_note(job->pool, thread, VP_CPU_PRODUCTS);
     if (job->kernels)
-        multiply_in_tile(job, row, rows, col, cols, c);
+        multiply_in_tile(job, &tile, next.cols > 0 ? &next : NULL, c);
     else
-        multiply_wide(job, row, rows, col, cols, c, ldc, gemm->beta != 0.0f,
-                      mine);
+        multiply_wide(job, &tile, c, ldc, gemm->beta != 0.0f, mine);
     vp_pool_note(job->pool, thread, VP_CPU_ELEMENTWISE);
     if (gemm->finish)
-        gemm->finish(gemm->ctx, row, rows, col, cols, c, ldc);
+        gemm->finish(gemm->ctx, tile.row, tile.rows, tile.col, tile.cols, c,
+                     ldc);
 }
 
 static void pack_a_task(void *ctx, int task, int thread)
@@ -375,6 +462,7 @@ void vp_cpu_gemm_bf16(struct vp_pool *pool, const struct vp_gemm *gemm)
     if (gemm->m == 0 || gemm->n == 0)
         return;
     job.layout = tiles_layout(gemm, &job.cut, vp_pool_threads(pool));
+    cut_chunks(&job);
     job.strips_at_once = PACK_ELEMENTS / strip_size(gemm->k);
     if (job.strips_at_once < LEAST_STRIPS)
         job.strips_at_once = LEAST_STRIPS;
@@ -416,16 +504,17 @@ void vp_cpu_gemm_bf16_here(const struct vp_gemm *gemm)
                        .kernels = kernels_of(),
                        .cut = uncut(gemm->m, gemm->n),
                        .layout = here_layout(gemm->m, gemm->n, gemm->k) };
+    struct tile whole = { 0, gemm->m, 0, gemm->n };
     bool add = gemm->beta != 0.0f;
 
     VP_BUG_ON(job.layout.n_at_once < gemm->n);
     if (!job.kernels) {
-        multiply_wide(&job, 0, gemm->m, 0, gemm->n, gemm->c, gemm->ldc, add,
-                      gemm->scratch);
+        multiply_wide(&job, &whole, gemm->c, gemm->ldc, add, gemm->scratch);
         return;
     }
+    job.n_cols = gemm->n;
+    cut_chunks(&job);
     pack_rows(&job, 0, gemm->m);
     pack_cols(&job, 0, gemm->n);
-    multiply_strips(&job, 0, gemm->m, 0, gemm->n, gemm->c, gemm->ldc, add,
-                    false);
+    multiply_strips(&job, &whole, NULL, gemm->c, gemm->ldc, add, false);
 }

@@ -7,8 +7,9 @@
  *   a  [16 rows][32 k]
  *   b  [16 pairs of k][16 columns][2 of a pair]
  * This is the memory layout of AMX tiles; the dot products of AVX-512 read the
- * same layout. Each sum over k is added in ascending order of k, whatever the
- * cut. */
+ * same layout. Strips are cut into chunks of k, and all strips of a chunk
+ * precede the next chunk. Each sum over k is added in ascending order of k,
+ * whatever the cut. */
 #ifndef VP_BACKEND_CPU_GEMM_BF16_H
 #define VP_BACKEND_CPU_GEMM_BF16_H
 
@@ -19,21 +20,29 @@
 
 enum { VP_STRIP = 32, VP_STRIP_BLOCK = 1024 };
 
+/* Packed data that later block() calls read, for prefetching. A count of 0
+ * means that there is none. */
+struct vp_gemm_ahead {
+    const char *a, *b;
+    int64_t a_lines, b_lines; /* number of cache lines of 64 bytes */
+};
+
 struct vp_gemm_bf16_kernels {
-    /* Number of blocks of a strip that are multiplied before the next strips
-     * are taken. Affects speed but no bits: the sums continue in float. */
+    /* Most blocks of a strip in a chunk, which is multiplied before the next
+     * strips are taken. Affects speed but no bits: the sums continue in
+     * float. */
     int k_blocks;
     /* Called before and after a sequence of block() calls of one thread. */
     void (*begin)(void);
     void (*end)(void);
     /* c [32, 32] = strip of a times strip of b over n blocks; c is added if
-     * `add`. */
+     * `add`. May prefetch `ahead` into the level-2 cache. */
     void (*block)(float *c, int64_t ldc, const uint16_t *a, const uint16_t *b,
-                  int64_t n, bool add);
+                  int64_t n, bool add, const struct vp_gemm_ahead *ahead);
 };
 
 /* Pack `n` rows of a, or `n` columns of b, of `k` elements each into strips at
- * `dst`. Rows of `src` are `ld` elements apart. For a, `src` is [n, k], or [k,
+ * `dst`, one chunk of k. Rows of `src` are `ld` elements apart. For a, `src` is [n, k], or [k,
  * n] if transposed; for b, it is [k, n], or [n, k] if transposed. Both need
  * AVX-512. */
 void vp_pack_a(uint16_t *dst, const uint16_t *src, int64_t ld, bool transposed,
