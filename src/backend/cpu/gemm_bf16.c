@@ -156,7 +156,7 @@ struct job {
     struct layout layout;
     int64_t first_col, n_cols; /* columns of b that are packed now */
     int64_t strips_at_once;    /* strips per packing task */
-    int64_t n_blocks, chunk;   /* blocks of a strip, and of a chunk of it */
+    struct vp_strips a, b;
 };
 
 /* Rows and columns of c. */
@@ -164,43 +164,30 @@ struct tile {
     int64_t row, rows, col, cols;
 };
 
-/* Cuts k into equal chunks. */
-static void cut_chunks(struct job *job)
+/* Returns strips of k elements, cut into equal chunks. */
+static struct vp_strips strips_of(const struct job *job, size_t offset,
+                                  int64_t n)
 {
-    job->n_blocks = divide_up(job->gemm->k, 32);
-    if (job->kernels && job->n_blocks > 0)
-        job->chunk = divide_up(
-            job->n_blocks, divide_up(job->n_blocks, job->kernels->k_blocks));
+    int64_t n_blocks = divide_up(job->gemm->k, 32);
+    int64_t n_chunks = divide_up(n_blocks, job->kernels->k_blocks);
+
+    return (struct vp_strips){
+        .data = (uint16_t *)((char *)job->gemm->scratch + offset),
+        .n_strips = divide_up(n, VP_STRIP),
+        .n_blocks = n_blocks,
+        .chunk = n_chunks > 0 ? divide_up(n_blocks, n_chunks) : 1,
+    };
 }
 
-/* Returns the number of blocks in the chunk that begins at block `k`. */
-static int64_t chunk_blocks(const struct job *job, int64_t k)
+/* Both return the strip of a row or a column from block `k` on. */
+static const uint16_t *strip_of_a(const struct job *job, int64_t row, int64_t k)
 {
-    return at_most(job->chunk, job->n_blocks - k);
+    return vp_strip_at(&job->a, row / VP_STRIP, k);
 }
 
-/* Returns the offset of a strip in the chunk that begins at block `k`. All
- * `n_strips` of a chunk are adjacent: a tile reads one piece of memory, where
- * strips a power of two apart would evict each other from the caches. */
-static int64_t strip_offset(const struct job *job, int64_t n_strips,
-                            int64_t strip, int64_t k)
+static const uint16_t *strip_of_b(const struct job *job, int64_t col, int64_t k)
 {
-    return (k * n_strips + strip * chunk_blocks(job, k)) * VP_STRIP_BLOCK;
-}
-
-static uint16_t *strip_of_a(const struct job *job, int64_t row, int64_t k)
-{
-    return (uint16_t *)job->gemm->scratch +
-           strip_offset(job, divide_up(job->gemm->m, VP_STRIP), row / VP_STRIP,
-                        k);
-}
-
-static uint16_t *strip_of_b(const struct job *job, int64_t col, int64_t k)
-{
-    char *b = (char *)job->gemm->scratch + job->layout.b;
-
-    return (uint16_t *)b + strip_offset(job, divide_up(job->n_cols, VP_STRIP),
-                                        (col - job->first_col) / VP_STRIP, k);
+    return vp_strip_at(&job->b, (col - job->first_col) / VP_STRIP, k);
 }
 
 /* Packs rows [begin, end) of a; a strip begins at `begin`. */
@@ -208,15 +195,9 @@ static void pack_rows(const struct job *job, int64_t begin, int64_t end)
 {
     const struct vp_factor *a = &job->gemm->a;
 
-    for (int64_t k = 0; k < job->n_blocks; k += job->chunk) {
-        int64_t row = a->transposed ? 32 * k : begin;
-        int64_t col = a->transposed ? begin : 32 * k;
-
-        vp_pack_a(strip_of_a(job, begin, k),
-                  (const uint16_t *)a->data + row * a->ld + col, a->ld,
-                  a->transposed, end - begin,
-                  at_most(32 * job->chunk, job->gemm->k - 32 * k));
-    }
+    vp_pack_a(&job->a, begin / VP_STRIP,
+              (const uint16_t *)a->data + begin * (a->transposed ? 1 : a->ld),
+              a->ld, a->transposed, end - begin, job->gemm->k);
 }
 
 /* Packs columns [begin, end) of b; a strip begins at `begin`. */
@@ -224,15 +205,9 @@ static void pack_cols(const struct job *job, int64_t begin, int64_t end)
 {
     const struct vp_factor *b = &job->gemm->b;
 
-    for (int64_t k = 0; k < job->n_blocks; k += job->chunk) {
-        int64_t row = b->transposed ? begin : 32 * k;
-        int64_t col = b->transposed ? 32 * k : begin;
-
-        vp_pack_b(strip_of_b(job, begin, k),
-                  (const uint16_t *)b->data + row * b->ld + col, b->ld,
-                  b->transposed, end - begin,
-                  at_most(32 * job->chunk, job->gemm->k - 32 * k));
-    }
+    vp_pack_b(&job->b, (begin - job->first_col) / VP_STRIP,
+              (const uint16_t *)b->data + begin * (b->transposed ? b->ld : 1),
+              b->ld, b->transposed, end - begin, job->gemm->k);
 }
 
 /* Computes a block at the edge of c, of which only `rows` x `cols` are in c, in
@@ -261,12 +236,12 @@ static struct vp_gemm_ahead ahead_of(const struct job *job,
                                      const struct tile *next, int64_t k,
                                      int64_t i, int64_t j)
 {
-    int64_t n = chunk_blocks(job, k);
+    int64_t n = at_most(job->a.chunk, job->a.n_blocks - k);
     int64_t lines = n * VP_STRIP_BLOCK * (int64_t)sizeof(uint16_t) / 64;
     int64_t a_lines = divide_up(lines, divide_up(tile->cols, VP_STRIP));
     int64_t b_lines = divide_up(lines, divide_up(tile->rows, VP_STRIP));
-    const struct tile *then = k + n < job->n_blocks ? tile : next;
-    int64_t then_k = k + n < job->n_blocks ? k + n : 0;
+    const struct tile *then = k + n < job->a.n_blocks ? tile : next;
+    int64_t then_k = k + n < job->a.n_blocks ? k + n : 0;
     struct vp_gemm_ahead ahead = { 0 };
 
     if (then && i < then->rows) {
@@ -293,8 +268,8 @@ static void multiply_strips(const struct job *job, const struct tile *tile,
                             bool add, bool room)
 {
     job->kernels->begin();
-    for (int64_t k = 0; k < job->n_blocks; k += job->chunk) {
-        int64_t n = chunk_blocks(job, k);
+    for (int64_t k = 0; k < job->a.n_blocks; k += job->a.chunk) {
+        int64_t n = at_most(job->a.chunk, job->a.n_blocks - k);
 
         for (int64_t j = 0; j < tile->cols; j += VP_STRIP) {
             const uint16_t *b = strip_of_b(job, tile->col + j, k);
@@ -411,8 +386,7 @@ static void run_tile(void *ctx, int task, int thread)
     struct tile tile = tile_of(job, task);
     struct tile next = tile_of(job, task + vp_pool_threads(job->pool));
     bool own = job->kernels || !gemm->c; /* c is in the thread's area */
-    float *c = own ? (float *)mine
-                   : gemm->c + tile.row * gemm->ldc + tile.col;
+    float *c = own ? (float *)mine : gemm->c + tile.row * gemm->ldc + tile.col;
     int64_t ldc = own ? job->cut.tile_n : gemm->ldc;
 
     vp_pool_note(job->pool, thread, VP_CPU_PRODUCTS);
@@ -462,16 +436,19 @@ void vp_cpu_gemm_bf16(struct vp_pool *pool, const struct vp_gemm *gemm)
     if (gemm->m == 0 || gemm->n == 0)
         return;
     job.layout = tiles_layout(gemm, &job.cut, vp_pool_threads(pool));
-    cut_chunks(&job);
     job.strips_at_once = PACK_ELEMENTS / strip_size(gemm->k);
     if (job.strips_at_once < LEAST_STRIPS)
         job.strips_at_once = LEAST_STRIPS;
-    if (job.kernels)
+    if (job.kernels) {
+        job.a = strips_of(&job, 0, gemm->m);
         vp_pool_run(pool, n_packs(&job, gemm->m), pack_a_task, &job);
+    }
     for (; job.first_col < gemm->n; job.first_col += job.n_cols) {
         job.n_cols = at_most(job.layout.n_at_once, gemm->n - job.first_col);
-        if (job.kernels)
+        if (job.kernels) {
+            job.b = strips_of(&job, job.layout.b, job.n_cols);
             vp_pool_run(pool, n_packs(&job, job.n_cols), pack_b_task, &job);
+        }
         vp_pool_run(pool,
                     (int)(job.cut.rows * divide_up(job.n_cols, job.cut.tile_n)),
                     run_tile, &job);
@@ -512,8 +489,8 @@ void vp_cpu_gemm_bf16_here(const struct vp_gemm *gemm)
         multiply_wide(&job, &whole, gemm->c, gemm->ldc, add, gemm->scratch);
         return;
     }
-    job.n_cols = gemm->n;
-    cut_chunks(&job);
+    job.a = strips_of(&job, 0, gemm->m);
+    job.b = strips_of(&job, job.layout.b, gemm->n);
     pack_rows(&job, 0, gemm->m);
     pack_cols(&job, 0, gemm->n);
     multiply_strips(&job, &whole, NULL, gemm->c, gemm->ldc, add, false);

@@ -20,6 +20,26 @@
 
 enum { VP_STRIP = 32, VP_STRIP_BLOCK = 1024 };
 
+/* Packed strips. `chunk` is the number of blocks of a chunk; the last one may be
+ * shorter. */
+struct vp_strips {
+    uint16_t *data;
+    int64_t n_strips, n_blocks, chunk;
+};
+
+/* Returns a block of a strip; those after it in its chunk are adjacent. */
+static inline uint16_t *vp_strip_at(const struct vp_strips *strips,
+                                    int64_t strip, int64_t block)
+{
+    int64_t begin = block - block % strips->chunk;
+    int64_t left = strips->n_blocks - begin;
+    int64_t n = left < strips->chunk ? left : strips->chunk;
+
+    return strips->data +
+           (begin * strips->n_strips + strip * n + block - begin) *
+               VP_STRIP_BLOCK;
+}
+
 /* Packed data that later block() calls read, for prefetching. A count of 0
  * means that there is none. */
 struct vp_gemm_ahead {
@@ -41,14 +61,14 @@ struct vp_gemm_bf16_kernels {
                   int64_t n, bool add, const struct vp_gemm_ahead *ahead);
 };
 
-/* Pack `n` rows of a, or `n` columns of b, of `k` elements each into strips at
- * `dst`, one chunk of k. Rows of `src` are `ld` elements apart. For a, `src` is [n, k], or [k,
- * n] if transposed; for b, it is [k, n], or [n, k] if transposed. Both need
- * AVX-512. */
-void vp_pack_a(uint16_t *dst, const uint16_t *src, int64_t ld, bool transposed,
-               int64_t n, int64_t k);
-void vp_pack_b(uint16_t *dst, const uint16_t *src, int64_t ld, bool transposed,
-               int64_t n, int64_t k);
+/* Pack `n` rows of a, or `n` columns of b, of `k` elements each into the strips
+ * from `first` on. Rows of `src` are `ld` elements apart. For a, `src` is [n,
+ * k], or [k, n] if transposed; for b, it is [k, n], or [n, k] if transposed.
+ * Both need AVX-512. */
+void vp_pack_a(const struct vp_strips *to, int64_t first, const uint16_t *src,
+               int64_t ld, bool transposed, int64_t n, int64_t k);
+void vp_pack_b(const struct vp_strips *to, int64_t first, const uint16_t *src,
+               int64_t ld, bool transposed, int64_t n, int64_t k);
 
 extern const struct vp_gemm_bf16_kernels vp_gemm_avx512_bf16;
 extern const struct vp_gemm_bf16_kernels vp_gemm_amx_bf16;
