@@ -20,6 +20,7 @@ enum {
     PACK_ELEMENTS = 65536, /* elements that a packing task handles */
     LEAST_STRIPS = 2,      /* fewest per packing task: neighbouring strips share
                               pairs of cache lines */
+    STREAMED = 1 << 20,    /* elements of a c that is written past the caches */
 };
 
 /* A tile with fewer multiply-adds is not cut: see gemm.c. */
@@ -358,7 +359,9 @@ static void multiply_in_tile(const struct job *job, const struct tile *tile,
     if (c && add)
         copy_rows(own, ld, c, gemm->ldc, tile->rows, tile->cols);
     multiply_strips(job, tile, next, own, ld, add, true);
-    if (c)
+    if (c && !add && gemm->m * gemm->n >= STREAMED)
+        vp_stream_rows(c, gemm->ldc, own, ld, tile->rows, tile->cols);
+    else if (c)
         copy_rows(c, gemm->ldc, own, ld, tile->rows, tile->cols);
 }
 

@@ -70,6 +70,11 @@ void vp_pack_a(const struct vp_strips *to, int64_t first, const uint16_t *src,
 void vp_pack_b(const struct vp_strips *to, int64_t first, const uint16_t *src,
                int64_t ld, bool transposed, int64_t n, int64_t k);
 
+/* Copies a matrix of floats to memory past the caches: dst is neither read into
+ * them nor left there. Needs AVX-512. */
+void vp_stream_rows(float *dst, int64_t dst_ld, const float *src,
+                    int64_t src_ld, int64_t rows, int64_t cols);
+
 extern const struct vp_gemm_bf16_kernels vp_gemm_avx512_bf16;
 extern const struct vp_gemm_bf16_kernels vp_gemm_amx_bf16;
 

@@ -172,6 +172,24 @@ TARGET void vp_pack_b(const struct vp_strips *to, int64_t first,
         pack(to, first, src, ld, false, false, n, k);
 }
 
+TARGET void vp_stream_rows(float *dst, int64_t dst_ld, const float *src,
+                           int64_t src_ld, int64_t rows, int64_t cols)
+{
+    for (int64_t i = 0; i < rows; i++, dst += dst_ld, src += src_ld) {
+        int64_t j = 0;
+
+        while (j < cols && ((uintptr_t)(dst + j) & 63) != 0) {
+            dst[j] = src[j];
+            j++;
+        }
+        for (; j + 16 <= cols; j += 16)
+            _mm512_stream_ps(dst + j, _mm512_loadu_ps(src + j));
+        for (; j < cols; j++)
+            dst[j] = src[j];
+    }
+    _mm_sfence(); /* other threads may read dst after this task */
+}
+
 #else
 typedef int vp_gemm_pack_absent;
 #endif
