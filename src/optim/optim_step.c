@@ -17,7 +17,7 @@ struct job {
  * the level-1 cache until they are split again. A multiple of LAMB's BLOCK in
  * kernel.c, so that sums over spans have the same bits as sums over a chunk of
  * floats. */
-enum { JOINED = 1024 };
+enum { JOINED = 256 };
 
 /* Returns the span of `n` elements of a chunk from element `at` on. Weights
  * that are stored in halves are joined to floats in `joined`. */

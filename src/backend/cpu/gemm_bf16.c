@@ -20,6 +20,7 @@ enum {
     PACK_ELEMENTS = 65536, /* elements that a packing task handles */
     LEAST_STRIPS = 2,      /* fewest per packing task: neighbouring strips share
                               pairs of cache lines */
+    STREAMED = 1 << 20,    /* elements of a c that is written past the caches */
 };
 
 /* A tile with fewer multiply-adds is not cut: see gemm.c. */
@@ -156,20 +157,38 @@ struct job {
     struct layout layout;
     int64_t first_col, n_cols; /* columns of b that are packed now */
     int64_t strips_at_once;    /* strips per packing task */
+    struct vp_strips a, b;
 };
 
-static uint16_t *strip_of_a(const struct job *job, int64_t row)
+/* Rows and columns of c. */
+struct tile {
+    int64_t row, rows, col, cols;
+};
+
+/* Returns strips of k elements, cut into equal chunks. */
+static struct vp_strips strips_of(const struct job *job, size_t offset,
+                                  int64_t n)
 {
-    return (uint16_t *)job->gemm->scratch +
-           row / VP_STRIP * strip_size(job->gemm->k);
+    int64_t n_blocks = divide_up(job->gemm->k, 32);
+    int64_t n_chunks = divide_up(n_blocks, job->kernels->k_blocks);
+
+    return (struct vp_strips){
+        .data = (uint16_t *)((char *)job->gemm->scratch + offset),
+        .n_strips = divide_up(n, VP_STRIP),
+        .n_blocks = n_blocks,
+        .chunk = n_chunks > 0 ? divide_up(n_blocks, n_chunks) : 1,
+    };
 }
 
-static uint16_t *strip_of_b(const struct job *job, int64_t col)
+/* Both return the strip of a row or a column from block `k` on. */
+static const uint16_t *strip_of_a(const struct job *job, int64_t row, int64_t k)
 {
-    char *b = (char *)job->gemm->scratch + job->layout.b;
+    return vp_strip_at(&job->a, row / VP_STRIP, k);
+}
 
-    return (uint16_t *)b +
-           (col - job->first_col) / VP_STRIP * strip_size(job->gemm->k);
+static const uint16_t *strip_of_b(const struct job *job, int64_t col, int64_t k)
+{
+    return vp_strip_at(&job->b, (col - job->first_col) / VP_STRIP, k);
 }
 
 /* Packs rows [begin, end) of a; a strip begins at `begin`. */
@@ -177,7 +196,7 @@ static void pack_rows(const struct job *job, int64_t begin, int64_t end)
 {
     const struct vp_factor *a = &job->gemm->a;
 
-    vp_pack_a(strip_of_a(job, begin),
+    vp_pack_a(&job->a, begin / VP_STRIP,
               (const uint16_t *)a->data + begin * (a->transposed ? 1 : a->ld),
               a->ld, a->transposed, end - begin, job->gemm->k);
 }
@@ -187,7 +206,7 @@ static void pack_cols(const struct job *job, int64_t begin, int64_t end)
 {
     const struct vp_factor *b = &job->gemm->b;
 
-    vp_pack_b(strip_of_b(job, begin),
+    vp_pack_b(&job->b, (begin - job->first_col) / VP_STRIP,
               (const uint16_t *)b->data + begin * (b->transposed ? b->ld : 1),
               b->ld, b->transposed, end - begin, job->gemm->k);
 }
@@ -198,43 +217,75 @@ static void edge_block(const struct job *job, float *c, int64_t ldc,
                        int64_t rows, int64_t cols, const uint16_t *a,
                        const uint16_t *b, int64_t n, bool add)
 {
+    static const struct vp_gemm_ahead none;
     float whole[VP_STRIP * VP_STRIP];
 
     for (int64_t i = 0; add && i < rows; i++)
         memcpy(whole + i * VP_STRIP, c + i * ldc, (size_t)cols * sizeof(*c));
-    job->kernels->block(whole, VP_STRIP, a, b, n, add);
+    job->kernels->block(whole, VP_STRIP, a, b, n, add, &none);
     for (int64_t i = 0; i < rows; i++)
         memcpy(c + i * ldc, whole + i * VP_STRIP, (size_t)cols * sizeof(*c));
 }
 
-/* c [rows, cols] = the product of the strips that begin at row `row` and column
- * `col`; c is added if `add`. `room`: c has memory for whole blocks at its
- * edges. */
-static void multiply_strips(const struct job *job, int64_t row, int64_t rows,
-                            int64_t col, int64_t cols, float *c, int64_t ldc,
+/* Returns the part of the packed data that the block at row i and column j of a
+ * tile prefetches. In the order of the blocks, the strip of b for j is used by
+ * a column of blocks, and each strip of a by all columns of a chunk: so a
+ * column of blocks prefetches the next strip of b, and a row of blocks its
+ * strip of a in the next chunk. `next` is the tile after this one, or NULL. */
+static struct vp_gemm_ahead ahead_of(const struct job *job,
+                                     const struct tile *tile,
+                                     const struct tile *next, int64_t k,
+                                     int64_t i, int64_t j)
+{
+    int64_t n = at_most(job->a.chunk, job->a.n_blocks - k);
+    int64_t lines = n * VP_STRIP_BLOCK * (int64_t)sizeof(uint16_t) / 64;
+    int64_t a_lines = divide_up(lines, divide_up(tile->cols, VP_STRIP));
+    int64_t b_lines = divide_up(lines, divide_up(tile->rows, VP_STRIP));
+    const struct tile *then = k + n < job->a.n_blocks ? tile : next;
+    int64_t then_k = k + n < job->a.n_blocks ? k + n : 0;
+    struct vp_gemm_ahead ahead = { 0 };
+
+    if (then && i < then->rows) {
+        ahead.a = (const char *)strip_of_a(job, then->row + i, then_k) +
+                  j / VP_STRIP * a_lines * 64;
+        ahead.a_lines = a_lines;
+    }
+    if (j + VP_STRIP < tile->cols)
+        ahead.b = (const char *)strip_of_b(job, tile->col + j + VP_STRIP, k);
+    else if (then)
+        ahead.b = (const char *)strip_of_b(job, then->col, then_k);
+    if (ahead.b) {
+        ahead.b += i / VP_STRIP * b_lines * 64;
+        ahead.b_lines = b_lines;
+    }
+    return ahead;
+}
+
+/* c [tile->rows, tile->cols] = the product of the strips of a tile; c is added
+ * if `add`. `room`: c has memory for whole blocks at its edges. `next` is the
+ * tile that this thread probably computes next, or NULL. */
+static void multiply_strips(const struct job *job, const struct tile *tile,
+                            const struct tile *next, float *c, int64_t ldc,
                             bool add, bool room)
 {
-    int64_t n_blocks = divide_up(job->gemm->k, 32);
-    int64_t step = job->kernels->k_blocks;
-
     job->kernels->begin();
-    for (int64_t k = 0; k < n_blocks; k += step) {
-        int64_t n = at_most(step, n_blocks - k);
+    for (int64_t k = 0; k < job->a.n_blocks; k += job->a.chunk) {
+        int64_t n = at_most(job->a.chunk, job->a.n_blocks - k);
 
-        for (int64_t j = 0; j < cols; j += VP_STRIP) {
-            const uint16_t *b = strip_of_b(job, col + j) + k * VP_STRIP_BLOCK;
+        for (int64_t j = 0; j < tile->cols; j += VP_STRIP) {
+            const uint16_t *b = strip_of_b(job, tile->col + j, k);
 
-            for (int64_t i = 0; i < rows; i += VP_STRIP) {
-                const uint16_t *a = strip_of_a(job, row + i) +
-                                    k * VP_STRIP_BLOCK;
+            for (int64_t i = 0; i < tile->rows; i += VP_STRIP) {
+                const uint16_t *a = strip_of_a(job, tile->row + i, k);
+                int64_t rows = at_most(tile->rows - i, VP_STRIP);
+                int64_t cols = at_most(tile->cols - j, VP_STRIP);
+                struct vp_gemm_ahead ahead = ahead_of(job, tile, next, k, i, j);
                 float *to = c + i * ldc + j;
 
-                if (room || (rows - i >= VP_STRIP && cols - j >= VP_STRIP))
-                    job->kernels->block(to, ldc, a, b, n, add || k > 0);
+                if (room || (rows == VP_STRIP && cols == VP_STRIP))
+                    job->kernels->block(to, ldc, a, b, n, add || k > 0, &ahead);
                 else
-                    edge_block(job, to, ldc, at_most(rows - i, VP_STRIP),
-                               at_most(cols - j, VP_STRIP), a, b, n,
-                               add || k > 0);
+                    edge_block(job, to, ldc, rows, cols, a, b, n, add || k > 0);
             }
         }
     }
@@ -263,9 +314,8 @@ static void widen(float *dst, const struct vp_factor *f, int64_t row,
 
 /* Does what multiply_strips() does, by widened operands and oneDNN. `mine` is
  * the area of the thread in scratch. */
-static void multiply_wide(const struct job *job, int64_t row, int64_t rows,
-                          int64_t col, int64_t cols, float *c, int64_t ldc,
-                          bool add, char *mine)
+static void multiply_wide(const struct job *job, const struct tile *tile,
+                          float *c, int64_t ldc, bool add, char *mine)
 {
     const struct vp_gemm *gemm = job->gemm;
     float *a = (float *)(mine + job->layout.wide_a);
@@ -275,16 +325,16 @@ static void multiply_wide(const struct job *job, int64_t row, int64_t rows,
     for (int64_t k = 0; k < gemm->k; k += WIDE_K) {
         int64_t n = at_most(WIDE_K, gemm->k - k);
 
-        widen(a, &gemm->a, row, rows, k, n);
-        widen(b, &gemm->b, k, n, col, cols);
+        widen(a, &gemm->a, tile->row, tile->rows, k, n);
+        widen(b, &gemm->b, k, n, tile->col, tile->cols);
         wide = (struct vp_gemm){ .k = n,
                                  .a = { a, n, false },
-                                 .b = { b, cols, false },
+                                 .b = { b, tile->cols, false },
                                  .alpha = 1.0f,
                                  .beta = add || k > 0 ? 1.0f : 0.0f,
                                  .c = c,
                                  .ldc = ldc };
-        vp_cpu_sgemm(&wide, 0, rows, 0, cols);
+        vp_cpu_sgemm(&wide, 0, tile->rows, 0, tile->cols);
     }
 }
 
@@ -298,45 +348,59 @@ static void copy_rows(float *dst, int64_t dst_ld, const float *src,
 /* Computes a tile of c in the thread's own memory and copies it. Rows of a
  * weight gradient are often a power of two apart: sums that were loaded from
  * and stored to c itself would evict each other from the caches. */
-static void multiply_in_tile(const struct job *job, int64_t row, int64_t rows,
-                             int64_t col, int64_t cols, float *tile)
+static void multiply_in_tile(const struct job *job, const struct tile *tile,
+                             const struct tile *next, float *own)
 {
     const struct vp_gemm *gemm = job->gemm;
-    float *c = gemm->c ? gemm->c + row * gemm->ldc + col : NULL;
+    float *c = gemm->c ? gemm->c + tile->row * gemm->ldc + tile->col : NULL;
     int64_t ld = job->cut.tile_n;
     bool add = gemm->beta != 0.0f;
 
     if (c && add)
-        copy_rows(tile, ld, c, gemm->ldc, rows, cols);
-    multiply_strips(job, row, rows, col, cols, tile, ld, add, true);
-    if (c)
-        copy_rows(c, gemm->ldc, tile, ld, rows, cols);
+        copy_rows(own, ld, c, gemm->ldc, tile->rows, tile->cols);
+    multiply_strips(job, tile, next, own, ld, add, true);
+    if (c && !add && gemm->m * gemm->n >= STREAMED)
+        vp_stream_rows(c, gemm->ldc, own, ld, tile->rows, tile->cols);
+    else if (c)
+        copy_rows(c, gemm->ldc, own, ld, tile->rows, tile->cols);
 }
 
-/* Neighbouring tasks share columns, as in gemm.c. */
+/* Neighbouring tasks share columns, as in gemm.c. A task after the last one has
+ * no columns. */
+static struct tile tile_of(const struct job *job, int task)
+{
+    int64_t row = task % job->cut.rows * job->cut.tile_m;
+    int64_t col = task / job->cut.rows * job->cut.tile_n;
+
+    return (struct tile){
+        .row = row,
+        .rows = at_most(job->cut.tile_m, job->gemm->m - row),
+        .col = job->first_col + col,
+        .cols = at_most(job->cut.tile_n, job->n_cols - col),
+    };
+}
+
 static void run_tile(void *ctx, int task, int thread)
 {
     const struct job *job = ctx;
     const struct vp_gemm *gemm = job->gemm;
     char *mine = (char *)gemm->scratch + job->layout.threads +
                  (size_t)thread * job->layout.thread_bytes;
-    int64_t row = task % job->cut.rows * job->cut.tile_m;
-    int64_t col = job->first_col + task / job->cut.rows * job->cut.tile_n;
-    int64_t rows = at_most(job->cut.tile_m, gemm->m - row);
-    int64_t cols = at_most(job->cut.tile_n, gemm->n - col);
+    struct tile tile = tile_of(job, task);
+    struct tile next = tile_of(job, task + vp_pool_threads(job->pool));
     bool own = job->kernels || !gemm->c; /* c is in the thread's area */
-    float *c = own ? (float *)mine : gemm->c + row * gemm->ldc + col;
+    float *c = own ? (float *)mine : gemm->c + tile.row * gemm->ldc + tile.col;
     int64_t ldc = own ? job->cut.tile_n : gemm->ldc;
 
     vp_pool_note(job->pool, thread, VP_CPU_PRODUCTS);
     if (job->kernels)
-        multiply_in_tile(job, row, rows, col, cols, c);
+        multiply_in_tile(job, &tile, next.cols > 0 ? &next : NULL, c);
     else
-        multiply_wide(job, row, rows, col, cols, c, ldc, gemm->beta != 0.0f,
-                      mine);
+        multiply_wide(job, &tile, c, ldc, gemm->beta != 0.0f, mine);
     vp_pool_note(job->pool, thread, VP_CPU_ELEMENTWISE);
     if (gemm->finish)
-        gemm->finish(gemm->ctx, row, rows, col, cols, c, ldc);
+        gemm->finish(gemm->ctx, tile.row, tile.rows, tile.col, tile.cols, c,
+                     ldc);
 }
 
 static void pack_a_task(void *ctx, int task, int thread)
@@ -378,12 +442,16 @@ void vp_cpu_gemm_bf16(struct vp_pool *pool, const struct vp_gemm *gemm)
     job.strips_at_once = PACK_ELEMENTS / strip_size(gemm->k);
     if (job.strips_at_once < LEAST_STRIPS)
         job.strips_at_once = LEAST_STRIPS;
-    if (job.kernels)
+    if (job.kernels) {
+        job.a = strips_of(&job, 0, gemm->m);
         vp_pool_run(pool, n_packs(&job, gemm->m), pack_a_task, &job);
+    }
     for (; job.first_col < gemm->n; job.first_col += job.n_cols) {
         job.n_cols = at_most(job.layout.n_at_once, gemm->n - job.first_col);
-        if (job.kernels)
+        if (job.kernels) {
+            job.b = strips_of(&job, job.layout.b, job.n_cols);
             vp_pool_run(pool, n_packs(&job, job.n_cols), pack_b_task, &job);
+        }
         vp_pool_run(pool,
                     (int)(job.cut.rows * divide_up(job.n_cols, job.cut.tile_n)),
                     run_tile, &job);
@@ -416,16 +484,17 @@ void vp_cpu_gemm_bf16_here(const struct vp_gemm *gemm)
                        .kernels = kernels_of(),
                        .cut = uncut(gemm->m, gemm->n),
                        .layout = here_layout(gemm->m, gemm->n, gemm->k) };
+    struct tile whole = { 0, gemm->m, 0, gemm->n };
     bool add = gemm->beta != 0.0f;
 
     VP_BUG_ON(job.layout.n_at_once < gemm->n);
     if (!job.kernels) {
-        multiply_wide(&job, 0, gemm->m, 0, gemm->n, gemm->c, gemm->ldc, add,
-                      gemm->scratch);
+        multiply_wide(&job, &whole, gemm->c, gemm->ldc, add, gemm->scratch);
         return;
     }
+    job.a = strips_of(&job, 0, gemm->m);
+    job.b = strips_of(&job, job.layout.b, gemm->n);
     pack_rows(&job, 0, gemm->m);
     pack_cols(&job, 0, gemm->n);
-    multiply_strips(&job, 0, gemm->m, 0, gemm->n, gemm->c, gemm->ldc, add,
-                    false);
+    multiply_strips(&job, &whole, NULL, gemm->c, gemm->ldc, add, false);
 }

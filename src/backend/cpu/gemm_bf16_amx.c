@@ -34,11 +34,13 @@ static TARGET void end(void)
 }
 
 static TARGET void block(float *c, int64_t ldc, const uint16_t *a,
-                         const uint16_t *b, int64_t n, bool add)
+                         const uint16_t *b, int64_t n, bool add,
+                         const struct vp_gemm_ahead *ahead)
 {
     const int64_t row = 64, stride = ldc * (int64_t)sizeof(float);
     float *lower = c + 16 * ldc;
 
+    (void)ahead;
     if (add) {
         _tile_loadd(0, c, stride);
         _tile_loadd(1, c + 16, stride);

@@ -9,7 +9,11 @@
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
-enum { TILE = 16, TILE_ELEMENTS = 512 };
+enum {
+    TILE = 16,
+    TILE_ELEMENTS = 512,
+    AHEAD = 8, /* number of blocks by which the source is prefetched */
+};
 
 /* Returns a mask of the first n of 32 lanes; an empty one for n <= 0. */
 INLINE __mmask32 below(int64_t n)
@@ -27,23 +31,29 @@ INLINE void load_rows(__m512i r[TILE], const uint16_t *src, int64_t ld,
                      : _mm512_setzero_si512();
 }
 
-/* Loads 16 pairs of rows and interleaves the elements of each pair, from `k`
- * rows of `n` elements; the rest is zero. */
-INLINE void load_pairs(__m512i r[TILE], const uint16_t *src, int64_t ld,
-                       int64_t n, int64_t k)
+/* Loads 16 pairs of rows of 32 elements and interleaves the elements of each
+ * pair, from `k` rows of `n` elements; the rest is zero. r gets the first 16
+ * columns, s the last. */
+INLINE void load_pairs(__m512i r[TILE], __m512i s[TILE], const uint16_t *src,
+                       int64_t ld, int64_t n, int64_t k)
 {
-    __mmask16 columns = (__mmask16)below(n);
+    const __m512i first = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+    const __m512i last = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
+    __mmask32 columns = below(n);
 
     for (int i = 0; i < TILE; i++) {
-        __m256i first = _mm256_setzero_si256(), second = first;
+        __m512i x = _mm512_setzero_si512(), y = x, low, high;
 
         if (2 * i < k)
-            first = _mm256_maskz_loadu_epi16(columns, src + 2 * i * ld);
+            x = _mm512_maskz_loadu_epi16(columns, src + 2 * i * ld);
         if (2 * i + 1 < k)
-            second = _mm256_maskz_loadu_epi16(columns, src + (2 * i + 1) * ld);
-        r[i] = _mm512_or_si512(
-            _mm512_cvtepu16_epi32(first),
-            _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16));
+            y = _mm512_maskz_loadu_epi16(columns, src + (2 * i + 1) * ld);
+        /* Both interleave within groups of 8 columns: low the first 4 of each
+         * group, high the last 4. */
+        low = _mm512_unpacklo_epi16(x, y);
+        high = _mm512_unpackhi_epi16(x, y);
+        r[i] = _mm512_permutex2var_epi64(low, first, high);
+        s[i] = _mm512_permutex2var_epi64(low, last, high);
     }
 }
 
@@ -84,71 +94,100 @@ INLINE void store(uint16_t *dst, const __m512i r[TILE])
         _mm512_storeu_si512(dst + 32 * i, r[i]);
 }
 
-/* Packs one tile. `along`: rows of `src` run along k, and 16 of them are read;
- * else they run across k, and 32 are read. `turned`: the pairs are
+/* Packs the two tiles of a block of a strip, from at most `n` rows or columns.
+ * `along`: rows of `src` run along k, else across. `turned`: the pairs are
  * transposed. */
-INLINE void pack_tile(uint16_t *dst, const uint16_t *src, int64_t ld,
-                      bool along, bool turned, int64_t n, int64_t k)
+INLINE void pack_block(uint16_t *dst, const uint16_t *src, int64_t ld,
+                       bool along, bool turned, int64_t n, int64_t k)
 {
-    __m512i r[TILE];
+    __m512i r[TILE], s[TILE];
 
     if (along)
         load_rows(r, src, ld, n, k);
     else
-        load_pairs(r, src, ld, n, k);
+        load_pairs(r, s, src, ld, n, k);
     if (turned)
         transpose(r);
     store(dst, r);
+    if (along)
+        load_rows(s, src + TILE * ld, ld, n - TILE, k);
+    if (turned)
+        transpose(s);
+    store(dst + TILE_ELEMENTS, s);
 }
 
-/* Packs the two tiles of a block of a strip, from at most `n` rows or
- * columns. */
-INLINE void pack_block(uint16_t *dst, const uint16_t *src, int64_t ld,
-                       bool along, bool turned, int64_t n, int64_t k)
+/* Prefetches the part of the source that the block at (outer, inner) reads: 32
+ * rows of one cache line each. It may be past the last block: the next call
+ * often continues there, and a prefetch does not fault. */
+INLINE void fetch_block(const uint16_t *src, int64_t ld, int64_t outer,
+                        int64_t inner)
 {
-    pack_tile(dst, src, ld, along, turned, n, k);
-    pack_tile(dst + TILE_ELEMENTS, src + TILE * (along ? ld : 1), ld, along,
-              turned, n - TILE, k);
+    const char *from = (const char *)(src + outer * 32 * ld + inner * 32);
+
+    for (int i = 0; i < 32; i++)
+        _mm_prefetch(from + i * ld * (int64_t)sizeof(*src), _MM_HINT_T1);
 }
 
-/* Packs all strips. `along` and `turned` are constants after inlining. Rows of
- * `src` that run across k are read for all strips before the next rows, since
- * neighbouring strips share cache lines and pages. */
-INLINE void pack(uint16_t *dst, const uint16_t *src, int64_t ld, bool along,
-                 bool turned, int64_t n, int64_t k)
+/* Packs strips from `first` on. `along` and `turned` are constants after
+ * inlining. Rows of `src` that run across k are read for all strips before the
+ * next rows, since neighbouring strips share cache lines and pages. In both
+ * orders, a block reads 32 rows, and the inner loop moves along them. */
+INLINE void pack(const struct vp_strips *to, int64_t first, const uint16_t *src,
+                 int64_t ld, bool along, bool turned, int64_t n, int64_t k)
 {
-    int64_t n_blocks = (k + 31) / 32, n_strips = (n + VP_STRIP - 1) / VP_STRIP;
-    int64_t n_outer = along ? n_strips : n_blocks;
-    int64_t n_inner = along ? n_blocks : n_strips;
+    int64_t n_strips = (n + VP_STRIP - 1) / VP_STRIP;
+    int64_t n_outer = along ? n_strips : to->n_blocks;
+    int64_t n_inner = along ? to->n_blocks : n_strips;
 
     for (int64_t outer = 0; outer < n_outer; outer++)
         for (int64_t inner = 0; inner < n_inner; inner++) {
             int64_t strip = along ? outer : inner;
             int64_t block = along ? inner : outer;
-            int64_t first = strip * VP_STRIP, at = block * 32;
+            int64_t next = inner + AHEAD;
 
-            pack_block(dst + (strip * n_blocks + block) * VP_STRIP_BLOCK,
-                       along ? src + first * ld + at : src + at * ld + first,
-                       ld, along, turned, n - first, k - at);
+            fetch_block(src, ld, outer + next / n_inner, next % n_inner);
+            pack_block(vp_strip_at(to, first + strip, block),
+                       src + outer * 32 * ld + inner * 32, ld, along, turned,
+                       n - strip * VP_STRIP, k - block * 32);
         }
 }
 
-TARGET void vp_pack_a(uint16_t *dst, const uint16_t *src, int64_t ld,
-                      bool transposed, int64_t n, int64_t k)
+TARGET void vp_pack_a(const struct vp_strips *to, int64_t first,
+                      const uint16_t *src, int64_t ld, bool transposed,
+                      int64_t n, int64_t k)
 {
     if (transposed)
-        pack(dst, src, ld, false, true, n, k);
+        pack(to, first, src, ld, false, true, n, k);
     else
-        pack(dst, src, ld, true, false, n, k);
+        pack(to, first, src, ld, true, false, n, k);
 }
 
-TARGET void vp_pack_b(uint16_t *dst, const uint16_t *src, int64_t ld,
-                      bool transposed, int64_t n, int64_t k)
+TARGET void vp_pack_b(const struct vp_strips *to, int64_t first,
+                      const uint16_t *src, int64_t ld, bool transposed,
+                      int64_t n, int64_t k)
 {
     if (transposed)
-        pack(dst, src, ld, true, true, n, k);
+        pack(to, first, src, ld, true, true, n, k);
     else
-        pack(dst, src, ld, false, false, n, k);
+        pack(to, first, src, ld, false, false, n, k);
+}
+
+TARGET void vp_stream_rows(float *dst, int64_t dst_ld, const float *src,
+                           int64_t src_ld, int64_t rows, int64_t cols)
+{
+    for (int64_t i = 0; i < rows; i++, dst += dst_ld, src += src_ld) {
+        int64_t j = 0;
+
+        while (j < cols && ((uintptr_t)(dst + j) & 63) != 0) {
+            dst[j] = src[j];
+            j++;
+        }
+        for (; j + 16 <= cols; j += 16)
+            _mm512_stream_ps(dst + j, _mm512_loadu_ps(src + j));
+        for (; j < cols; j++)
+            dst[j] = src[j];
+    }
+    _mm_sfence(); /* other threads may read dst after this task */
 }
 
 #else

@@ -51,14 +51,19 @@ static void sum_row(const struct job *job, void *dst, int64_t col, int64_t cols,
                     int32_t at, int32_t end)
 {
     const struct vp_scatter *s = job->scatter;
-    float sum[PART_COLS] = { 0 };
+    float sum[PART_COLS];
 
-    if (s->add && at == end)
+    if (at == end) {
+        if (!s->add) /* most rows of a table of tokens */
+            memset(dst, 0, (size_t)(cols * vp_dtype_bytes(s->dtype)));
         return;
+    }
     if (s->add && s->dtype == VP_DTYPE_F32)
         memcpy(sum, dst, (size_t)cols * sizeof(*sum));
     else if (s->add)
         vp_dtype_expand(s->dtype, sum, dst, cols);
+    else
+        memset(sum, 0, sizeof(sum));
     for (; at < end; at++)
         job->from->add_to_floats(
             sum, vp_elem_of(job->from, s->src, job->order[at] * s->cols + col),
