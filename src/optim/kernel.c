@@ -6,9 +6,6 @@
 /* Enough independent additions to hide their latency, and few enough to stay
  * in 16 registers of 128 bits. */
 enum { LANES = 16 };
-/* Elements whose LAMB directions are kept in the first-level cache between
- * two loops; short, so that loads of the next block start early. */
-enum { BLOCK = 256 };
 
 /* After every FETCHED elements, the data AHEAD_BYTES further on is prefetched.
  * The hardware prefetcher stops at the end of each page of 4 KiB, and a step

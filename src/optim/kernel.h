@@ -18,6 +18,10 @@
 extern "C" {
 #endif
 
+/* Elements whose LAMB directions are kept in the first-level cache between
+ * two loops; short, so that loads of the next block start early. */
+enum { VP_OPTIM_BLOCK = 256 };
+
 /* A step's constants, computed once in double and rounded to float. */
 struct vp_optim_coef {
     float grad_scale;

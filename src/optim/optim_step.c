@@ -14,10 +14,10 @@ struct job {
 };
 
 /* BF16 weights are joined to floats in spans of JOINED elements, which stay in
- * the level-1 cache until they are split again. A multiple of LAMB's BLOCK in
- * kernel.c, so that sums over spans have the same bits as sums over a chunk of
- * floats. */
+ * the level-1 cache until they are split again. */
 enum { JOINED = 256 };
+_Static_assert(JOINED % VP_OPTIM_BLOCK == 0,
+               "sums over spans need the bits of sums over a chunk of floats");
 
 /* Returns the span of `n` elements of a chunk from element `at` on. Weights
  * that are stored in halves are joined to floats in `joined`. */
