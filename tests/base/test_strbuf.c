@@ -54,6 +54,7 @@ static void test_all_lengths(void **state)
 
         vp_strbuf_addf(&buf, "%s", long_text);
         assert_int_equal(buf.n_bytes, n);
+        assert_true(buf.capacity > buf.n_bytes); /* the NUL has room */
         assert_string_equal(vp_strbuf_text(&buf), long_text);
         assert_string_equal(vp_strbuf_text(&grown), long_text);
         vp_strbuf_release(&buf);

@@ -509,6 +509,7 @@ static void memory_of_two_plans(void **state)
     /* The limit is used up by the present plan. The message says how much
      * headroom the second one needs. */
     run.trainer->config.memory_limit = (size_t)most;
+    run.trainer->config.rebalance_headroom = 0;
     assert_int_equal(vp_trainer_create_next(run.trainer, &plan, &next, &err),
                      VP_ERR_INVALID);
     assert_non_null(strstr(err.text, "beside the one it has"));
