@@ -1,5 +1,4 @@
-/* Random partitions, swap settings and runs for tests of pipelines. run_part()
- * runs some of the tests: VP_TEST_PART=2/3, VP_TEST_FILTER=name. */
+/* Random partitions, swap settings and runs for tests of pipelines. */
 #ifndef VP_TESTS_LIB_PIPELINELIB_H
 #define VP_TESTS_LIB_PIPELINELIB_H
 
@@ -36,12 +35,5 @@ void random_swap(struct setup *setup, struct swap *swap);
  * weights. */
 uint64_t train_until(const struct setup *setup, int64_t n, vp_step_fn fn,
                      int64_t *n_done);
-
-/* ---- A part of the tests ------------------------------------------------ */
-
-/* Runs all tests; with VP_TEST_PART=2/5 every fifth one from the second on, so
- * that several processes share the work; with VP_TEST_FILTER those whose names
- * match the pattern. */
-int run_part(const struct CMUnitTest *tests, size_t n);
 
 #endif

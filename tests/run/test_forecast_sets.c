@@ -1,6 +1,7 @@
 /* Stages recompute the operators of their sets, and the forecast of the run
  * shows it. */
 #include "lib/pipelinelib.h"
+#include "lib/run_part.h"
 #include "run/forecast.h"
 
 #include <setjmp.h>

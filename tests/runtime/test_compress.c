@@ -1,6 +1,7 @@
 /* With compressed messages every schedule gives the same bits, and messages
  * take half the bytes. */
 #include "lib/pipelinelib.h"
+#include "lib/run_part.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,6 +6,7 @@
 #include "lib/joinlib.h"
 #include "lib/literal.h"
 #include "lib/recompute_sets.h"
+#include "lib/run_part.h"
 #include "lib/slow.h"
 #include "runtime/trainer/migrate.h"
 #include "runtime/trainer/older_versions.h"
@@ -679,5 +680,5 @@ int main(int argc, char **argv)
 
     if (argc > 1)
         return test_processes(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_part(tests, VP_COUNT_OF(tests));
 }

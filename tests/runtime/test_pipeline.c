@@ -2,6 +2,7 @@
  * any schedule. */
 #include "lib/halfdevice.h"
 #include "lib/pipelinelib.h"
+#include "lib/run_part.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,6 +4,7 @@
 #include "lib/halfdevice.h"
 #include "lib/pipelinelib.h"
 #include "lib/recompute_sets.h"
+#include "lib/run_part.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

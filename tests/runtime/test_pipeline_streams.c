@@ -3,6 +3,7 @@
 #include "lib/halfdevice.h"
 #include "lib/literal.h"
 #include "lib/pipelinelib.h"
+#include "lib/run_part.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

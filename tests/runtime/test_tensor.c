@@ -2,9 +2,10 @@
  * the same bits for all partitions, schedules, recomputation, threads and
  * resumption, and the losses of one rank up to rounding. VP_TEST_DEVICE=cuda
  * runs the same tests with ranks that share a GPU, and compares with the CPU up
- * to rounding. VP_TEST_NAME runs only the tests whose names match that
+ * to rounding. VP_TEST_FILTER runs only the tests whose names match that
  * pattern. */
 #include "lib/pipelinelib.h"
+#include "lib/run_part.h"
 #include "lib/tensorlib.h"
 
 #include <setjmp.h>
@@ -391,6 +392,5 @@ int main(void)
         cmocka_unit_test(a_lost_member_is_named),
     };
 
-    cmocka_set_test_filter(getenv("VP_TEST_NAME"));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_part(tests, VP_COUNT_OF(tests));
 }

@@ -1,6 +1,6 @@
 /* Every operator of the CUDA plugin agrees with the CPU in every mode and type,
  * at small, odd and real sizes. Skipped where there is no plugin or no device.
- * The environment variable VP_TEST_NAME selects tests by a name pattern. */
+ * The environment variable VP_TEST_FILTER selects tests by a name pattern. */
 #include "base/halves.h"
 #include "lib/cuda_setup.h"
 #include "lib/gpulib.h"
@@ -736,7 +736,7 @@ int main(void)
         print_message("skipped: %s\n", err.text);
         return 0;
     }
-    cmocka_set_test_filter(getenv("VP_TEST_NAME"));
+    cmocka_set_test_filter(getenv("VP_TEST_FILTER"));
     n_failed = cmocka_run_group_tests(tests, start_gpu, stop_gpu);
     if (tiny() == 0)
         n_failed += cmocka_run_group_tests(large, start_gpu, stop_gpu);
