@@ -524,8 +524,8 @@ static double group_rate(const char *limit, int members)
 }
 
 /* Plans a.yml within `limit` and returns the chosen mp_size. Checks that
- * configuration, plan and line name the same mp_size, and that no other size up
- * to `most` is faster. */
+ * configuration, plan and line name the same mp_size and, in a fast build, that
+ * no other size up to `most` is faster. */
 static int chosen(const char *limit, int most)
 {
     const char *sets[2] = { limit, NULL };
@@ -549,8 +549,8 @@ static int chosen(const char *limit, int most)
              c.stages);
     if (!strstr(line, text))
         fail_msg("'%s' does not say '%s'", line, text);
-    rate = group_rate(limit, members);
-    for (int m = 1; m <= most; m *= 2)
+    rate = SLOW ? 0.0 : group_rate(limit, members);
+    for (int m = 1; m <= most && !SLOW; m *= 2)
         assert_true(m == members || rate >= group_rate(limit, m));
     assert_int_equal(vp_config_write(&c, "b.yml", &err), VP_OK);
     free(line);

@@ -531,7 +531,7 @@ static enum vp_status begin(void *ctx, int64_t step, int timeout_ms,
     (void)timeout_ms;
     ++*(int *)ctx;
     if (n_pending > 0)
-        return vp_err_set(err, VP_ERR_INVALID, "nobody looked at step %d",
+        return vp_err_set(err, VP_ERR_INVALID, "step %d was not checked",
                           (int)step);
     return VP_OK;
 }

@@ -8,7 +8,7 @@
  * warpgroup, the helper, loads the tiles, and multiplies the ds that the owners
  * store in shared memory by the keys: dq, a sum over all keys, stays in shared
  * memory until it is complete. So every product is computed once, and every sum
- * has one order. With dropout a fourth warpgroup, the roller, generates the
+ * has one order. With dropout a fourth warpgroup, the masker, generates the
  * dropout mask.
  *
  * Shared memory holds dq of 512 queries: longer heads are done in bands of 512,
@@ -21,7 +21,7 @@
 enum { PART = VP_KEY_TILE_PART };
 
 /* Role of a thread, by the number of its warpgroup. */
-enum role { OWNER, HELPER = GROUPS, ROLLER };
+enum role { OWNER, HELPER = GROUPS, MASKER };
 
 /* Barriers, two of each kind: for even and for odd steps (key_tiles.h).
  * Comments name the threads that arrive; those that wait. */
@@ -30,8 +30,8 @@ enum barrier {
     READ,       /* owners; helper: the tile may be overwritten */
     DS_WRITTEN, /* owners; helper */
     DS_READ,    /* helper; owners */
-    ROLLED,     /* roller; owners: the tile's mask is generated */
-    DICE_READ,  /* owners; roller */
+    MASK_READY, /* masker; owners: the tile's mask is generated */
+    MASK_READ,  /* owners; masker */
     ROOM_FREE,  /* helper; helper: see change_keys(); per key tile */
     KEYS_READ,  /* the same */
     N_BARRIERS,
@@ -44,7 +44,7 @@ template <bool DROPS> struct block {
          * warpgroups, or 504 of three. */
         OWNER_REGISTERS = DROPS ? 184 : 192,
         HELPER_REGISTERS = DROPS ? 104 : 120,
-        ROLLER_REGISTERS = 40,
+        MASKER_REGISTERS = 40,
     };
 };
 
@@ -62,7 +62,7 @@ template <typename T>
 static __device__ void make_barriers(shared_memory<T> &shared)
 {
     for (int kind = 0; kind < N_BARRIERS; kind++) {
-        bool owners = kind == READ || kind == DS_WRITTEN || kind == DICE_READ;
+        bool owners = kind == READ || kind == DS_WRITTEN || kind == MASK_READ;
 
         for (int i = 0; i < STAGES; i++)
             vp_barrier_init(&shared.barriers[kind][i],
@@ -259,12 +259,12 @@ static __device__ void help(shared_memory<T> &shared,
     end_dq(shared, x, w, last, 1, step - 1);
 }
 
-/* ---- Roller ------------------------------------------------------------- */
+/* ---- Masker ------------------------------------------------------------- */
 
 template <typename T>
-static __device__ void roll_all(shared_memory<T> &shared,
-                                const struct vp_attention_call &x,
-                                const struct vp_key_tiles &w)
+static __device__ void make_masks(shared_memory<T> &shared,
+                                  const struct vp_attention_call &x,
+                                  const struct vp_key_tiles &w)
 {
     struct mask_key key = mask_key_of(x, {});
     int step = 0;
@@ -275,10 +275,10 @@ static __device__ void roll_all(shared_memory<T> &shared,
             t.n_seen = seen_key_tiles(x, w, t);
         for (int tile = vp_key_tile_first_query_tile(&w, &t);
              tile < vp_key_tile_end_query_tile(&w, &t); tile++) {
-            wait_for_last<DICE_READ>(shared, step);
+            wait_for_last<MASK_READ>(shared, step);
             draw_tile(shared.kept[step % STAGES], key, t.head, tile * QUERIES,
                       t.index * KEYS);
-            arrive_at<ROLLED>(shared, step++);
+            arrive_at<MASK_READY>(shared, step++);
         }
     }
 }
@@ -321,9 +321,9 @@ static __device__ void add_queries(shared_memory<T> &shared, float (&dk)[8][4],
     uint32_t kept[2] = { 0, 0 };
 
     if (DROPS) {
-        wait_for<ROLLED>(shared, step);
+        wait_for<MASK_READY>(shared, step);
         read_kept(kept, shared.kept[stage], group_index());
-        arrive_at<DICE_READ>(shared, step);
+        arrive_at<MASK_READ>(shared, step);
     }
     hide_rows(s, seen);
     if (x.causal)
@@ -498,9 +498,9 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
         vp_wg_give_registers<block<DROPS>::HELPER_REGISTERS>();
         help(shared, x, w);
         break;
-    case ROLLER:
-        vp_wg_give_registers<block<DROPS>::ROLLER_REGISTERS>();
-        roll_all(shared, x, w);
+    case MASKER:
+        vp_wg_give_registers<block<DROPS>::MASKER_REGISTERS>();
+        make_masks(shared, x, w);
         break;
     default:
         vp_wg_take_registers<block<DROPS>::OWNER_REGISTERS>();
