@@ -3,8 +3,7 @@
  * thread writes the snapshot to disk while training continues.
  *
  *   begin(step)  ranks put their tensors  commit(facts)  ...  begin(step) ...
- *                                         |-- thread writes --|
- * / */
+ *                                         |-- thread writes --| */
 #ifndef VP_CKPT_WRITER_H
 #define VP_CKPT_WRITER_H
 

@@ -1,4 +1,5 @@
-/* Derives and checks the pipeline keys of a configuration. */
+/* Derives and checks the pipeline keys of a configuration; vp_resolve_train()
+ * copies them into the plan of a trainer. */
 #include "config/resolve.h"
 
 #include "config/edges.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 
 enum {
-    GROUP = 32, /* default of accumulation_steps, as in vPipe */
+    DEFAULT_ACCUMULATION = 32, /* default of accumulation_steps, as in vPipe */
     MAX_RANKS = 1024,
     MAX_THREADS = 1024, /* over all ranks */
 };
@@ -608,13 +609,15 @@ enum vp_status vp_resolve_check_model(const struct vp_config *config,
                       model_err.fields, model_err.text + n_key);
 }
 
-static void resolve_group(struct vp_config *config)
+static void resolve_accumulation(struct vp_config *config)
 {
     if (config->sync_mode == VP_SYNC_ASP) {
         config->accumulation_steps = 1;
     } else if (!vp_config_given(config, "accumulation_steps") &&
                !config->schedule_file) {
-        config->accumulation_steps = vp_config_n_stages(config) > 1 ? GROUP : 1;
+        config->accumulation_steps = vp_config_n_stages(config) > 1
+                                         ? DEFAULT_ACCUMULATION
+                                         : 1;
         vp_origin_derive(config, "accumulation_steps",
                          vp_config_n_stages(config) > 1 ? "several stages"
                                                         : "one stage");
@@ -629,7 +632,7 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
     VP_TRY(vp_schedule_file_resolve(config, err));
     VP_TRY(resolve_schedule(config, err));
     VP_TRY(resolve_stages(config, err));
-    resolve_group(config);
+    resolve_accumulation(config);
     VP_TRY(check_partition(config, err));
     VP_TRY(check_placement(config, err));
     VP_TRY(resolve_ratios(config, err));

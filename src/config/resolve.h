@@ -5,7 +5,7 @@
 
 #include "config/config.h"
 
-struct vp_train_config; /* runtime/trainer/trainer.h */
+struct vp_train_config; /* runtime/train_config.h */
 
 /* Sets stages, partition, ratios of every stage, accumulation_steps and untied
  * embeddings, or refuses with one line. The model must have passed

@@ -236,7 +236,7 @@ struct vp_op {
     enum vp_op_kind kind;
     int id;     /* index in the whole model */
     int stream; /* random stream: the same for any number of members */
-    int line;   /* line number in the original's program (vPipe, section 3) */
+    int line;   /* line in the program of the original vPipe; see recompute.h */
     int block;
     vp_val in[VP_MAX_IN];
     vp_par par[VP_MAX_PARAM];

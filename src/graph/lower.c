@@ -1,7 +1,17 @@
 /* Lowers a stage to a program: emits lists F and R, and decides which values
  * are kept for backward. backward.c emits B and W, grads.c lets gradients share
  * memory, bundle.c cuts them for replicas, memory_layout.c places
- * temporaries. */
+ * temporaries.
+ *
+ * A value that backward reads is kept, or computed again:
+ *
+ *   by                          marked in vp_lowering     decided by
+ *   calls of list R             recomputed                recompute sets
+ *   forward calls in list B     recomputed, again         ... recompute_in_b
+ *   the B kernel that needs it  recomputed_by_b           its operator
+ *   a forward call before W     made_again                its operator
+ *
+ * `kept` is its place between lists, `home` its place within one list. */
 #include "graph/internal.h"
 
 #include <string.h>

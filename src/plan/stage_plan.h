@@ -1,5 +1,11 @@
 /* One stage of a plan: its programs, its buffers, their bytes. The runtime
- * allocates exactly these bytes, and the price of a plan is their sum. */
+ * allocates exactly these bytes, and the price of a plan is their sum.
+ *
+ *   plan, schedule  ->  choices: what is lowered (vp_stage_spec)
+ *                   ->  shape: number of buffers of each kind
+ *   lowering        ->  sizes: bytes of one buffer of each kind
+ *
+ * A vp_stage_plan holds all of these and the programs. */
 #ifndef VP_PLAN_STAGE_PLAN_H
 #define VP_PLAN_STAGE_PLAN_H
 

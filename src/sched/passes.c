@@ -42,10 +42,10 @@ static void put_round(const struct pass *pass, int rank,
     vp_sched_list_put(out, VP_ACTION_UPDATE, action->stage, round);
 }
 
-/* Appends the reductions and updates at the end of a group. A rank reduces all
+/* Appends the reductions and updates at the end of a round. A rank reduces all
  * its stages before its first update, which may wait for the norm of all
  * stages. */
-static void put_group_end(const struct pass *pass, int rank,
+static void put_round_end(const struct pass *pass, int rank,
                           struct vp_sched_list *out)
 {
     const struct vp_rank_list *list = &pass->schedule->ranks[rank];
@@ -72,7 +72,7 @@ static void add_updates(const struct pass *pass, int rank,
             put_round(pass, rank, &in->at[i], out);
     }
     if (!pass->wanted->stream)
-        put_group_end(pass, rank, out);
+        put_round_end(pass, rank, out);
 }
 
 /* ---- Messages and recomputation ----------------------------------------- */
@@ -193,7 +193,7 @@ static int n_bufs_ahead(const struct vp_schedule *schedule, int s,
                                  : schedule->stages[s - 1].n_slots;
     int64_t n_each = (flight - 1 + n_receivers - 1) / n_receivers;
     int64_t n = n_senders(schedule, s - 1, s) * n_each + receiver->grads;
-    /* Lists with split B and W hold a whole group; others may be a piece of a
+    /* Lists with split B and W hold a whole round; others may be a piece of a
      * stream. */
     int most = schedule->split ? receiver->n[VP_ACTION_F] : INT32_MAX;
 

@@ -121,7 +121,8 @@ enum vp_fallback {
 
 struct vp_schedule {
     char name[16]; /* name of the generator */
-    int n_ranks, n_stages;
+    int n_ranks;
+    int n_stages; /* chunks counted, unlike vp_sched_config.n_stages */
     int least_mb; /* minibatches that the generator's own lists need */
     int keeps;    /* chunks that a rank may keep; 0: no limit was set */
     enum vp_fallback fallback; /* not part of the text */

@@ -501,7 +501,7 @@ static void set_depths(const struct vp_sched_config *config,
 }
 
 /* Synchronous schedules have one round and one weight version. */
-static void set_group(struct vp_schedule *schedule)
+static void set_round(struct vp_schedule *schedule)
 {
     for (int s = 0; s < schedule->n_stages; s++) {
         schedule->stages[s].update_every = schedule->forward_only
@@ -592,7 +592,7 @@ static enum vp_status set_up(const struct vp_sched_config *config,
     set_fallback(config, generator, schedule);
     set_depths(config, generator, schedule);
     if (!generator->about.stream)
-        set_group(schedule);
+        set_round(schedule);
     else if (generator->about.two_versions)
         VP_TRY(set_macrobatch(config, schedule, err));
     else

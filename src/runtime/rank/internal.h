@@ -30,7 +30,7 @@ static inline int peer_of(const struct vp_rank *rank,
                : action->peer * rank->pipeline->n_members + rank->member;
 }
 
-static inline const struct vp_schedule_stage *plan_of(
+static inline const struct vp_schedule_stage *sched_stage_of(
     const struct vp_rank *rank, int stage)
 {
     return &rank->job->schedule->stages[stage];

@@ -24,7 +24,7 @@ static struct vp_group *find_sum(const struct vp_rank *rank, int64_t n,
     for (int i = 0; i < pipeline->n_sum_lengths; i++)
         if (pipeline->sum_lengths[i].n == n &&
             pipeline->sum_lengths[i].slice == slice)
-            return pipeline->teams[rank->group].sums[i];
+            return pipeline->member_links[rank->group].sums[i];
     vp_bug(__FILE__, __LINE__, "a sum of a length that no operator has");
 }
 
@@ -93,7 +93,7 @@ static void all_gather(void *ctx, const struct vp_op *op, const void *mine,
                        void *all, int64_t n, int64_t slice)
 {
     struct vp_rank *rank = ctx;
-    struct vp_group *group = rank->pipeline->teams[rank->group].exchange;
+    struct vp_group *group = rank->pipeline->member_links[rank->group].exchange;
     struct vp_gather gather = { .mine = mine,
                                 .all = all,
                                 .ends = rank->slice_ends,
@@ -120,10 +120,10 @@ static void exchange(void *ctx, const struct vp_op *op, const void *mine,
     if (rank->team_status != VP_OK)
         return;
     peer = begin_wait(rank, op);
-    end_wait(rank, peer,
-             vp_group_exchange(rank->pipeline->teams[rank->group].exchange,
-                               rank->member, mine, n_bytes, all,
-                               limit_of(rank)));
+    end_wait(
+        rank, peer,
+        vp_group_exchange(rank->pipeline->member_links[rank->group].exchange,
+                          rank->member, mine, n_bytes, all, limit_of(rank)));
 }
 
 /* Gathers from device to device. The wait counts as waiting for the device. */
@@ -136,8 +136,8 @@ static enum vp_status gather(void *ctx, const struct vp_op *op,
     (void)op;
     if (rank->team_status == VP_OK)
         rank->team_status = vp_group_gather_direct(
-            rank->pipeline->teams[rank->group].gather, mine, n_bytes, all,
-            stream);
+            rank->pipeline->member_links[rank->group].gather, mine, n_bytes,
+            all, stream);
     return rank->team_status;
 }
 
@@ -189,9 +189,9 @@ static void pack(const struct vp_stage *stage, float *packed, bool back)
 
 enum vp_status vp_members_add_grads(struct vp_rank *rank)
 {
-    struct vp_group **groups = rank->members.n > 1
-                                   ? rank->pipeline->teams[rank->group].grads
-                                   : NULL;
+    struct vp_group **groups =
+        rank->members.n > 1 ? rank->pipeline->member_links[rank->group].grads
+                            : NULL;
 
     for (int s = 0; groups && s < rank->n_stages; s++) {
         const struct vp_stage *stage = &rank->stages[s].stage;
@@ -306,33 +306,33 @@ static enum vp_status set_slices(struct vp_group *group,
 }
 
 static enum vp_status connect_sums(struct vp_pipeline *pipeline,
-                                   struct vp_member_links *team,
+                                   struct vp_member_links *links,
                                    const int *ranks)
 {
     for (int i = 0; i < pipeline->n_sum_lengths; i++) {
         const struct vp_sum_length *length = &pipeline->sum_lengths[i];
 
         VP_TRY(vp_group_create(pipeline->world, ranks, pipeline->n_members, 0,
-                               &team->sums[i]));
-        if (length->slice > 0 && team->sums[i])
-            VP_TRY(set_slices(team->sums[i], length, pipeline->n_members));
+                               &links->sums[i]));
+        if (length->slice > 0 && links->sums[i])
+            VP_TRY(set_slices(links->sums[i], length, pipeline->n_members));
     }
     return VP_OK;
 }
 
 /* Creates one group for each stage of the ranks. */
 static enum vp_status connect_grads(struct vp_pipeline *pipeline,
-                                    struct vp_member_links *team,
+                                    struct vp_member_links *links,
                                     const int *ranks, int n_stages)
 {
     if (!pipeline->config->graphs[0].sequence_parallel)
         return VP_OK;
-    team->grads = calloc((size_t)n_stages + 1, sizeof(struct vp_group *));
-    if (!team->grads)
+    links->grads = calloc((size_t)n_stages + 1, sizeof(struct vp_group *));
+    if (!links->grads)
         return VP_ERR_NOMEM;
     for (int s = 0; s < n_stages; s++)
         VP_TRY(vp_group_create(pipeline->world, ranks, pipeline->n_members, 0,
-                               &team->grads[s]));
+                               &links->grads[s]));
     return VP_OK;
 }
 
@@ -348,27 +348,28 @@ static bool are_direct(const struct vp_pipeline *pipeline, int group)
     return pipeline->config->world != NULL;
 }
 
-static enum vp_status connect_team(struct vp_pipeline *pipeline, int group,
-                                   int n_stages)
+static enum vp_status connect_members(struct vp_pipeline *pipeline, int group,
+                                      int n_stages)
 {
-    struct vp_member_links *team = &pipeline->teams[group];
+    struct vp_member_links *links = &pipeline->member_links[group];
     int n = pipeline->n_members;
     int *ranks = calloc((size_t)n, sizeof(*ranks));
     enum vp_status st = VP_ERR_NOMEM;
 
-    team->sums = calloc((size_t)pipeline->n_sum_lengths + 1,
-                        sizeof(struct vp_group *));
+    links->sums = calloc((size_t)pipeline->n_sum_lengths + 1,
+                         sizeof(struct vp_group *));
     for (int t = 0; ranks && t < n; t++)
         ranks[t] = group * n + t;
-    if (ranks && team->sums)
+    if (ranks && links->sums)
         st = vp_group_create(pipeline->world, ranks, n,
-                             exchange_bytes(pipeline->config), &team->exchange);
+                             exchange_bytes(pipeline->config),
+                             &links->exchange);
     if (st == VP_OK)
-        st = connect_sums(pipeline, team, ranks);
+        st = connect_sums(pipeline, links, ranks);
     if (st == VP_OK)
-        st = connect_grads(pipeline, team, ranks, n_stages);
+        st = connect_grads(pipeline, links, ranks, n_stages);
     if (st == VP_OK && are_direct(pipeline, group))
-        st = vp_direct_gather_create(pipeline->world, ranks, n, &team->gather);
+        st = vp_direct_gather_create(pipeline->world, ranks, n, &links->gather);
     free(ranks);
     return st;
 }
@@ -389,12 +390,13 @@ enum vp_status vp_members_connect(struct vp_pipeline *pipeline,
     if (pipeline->n_members == 1)
         return VP_OK;
     VP_TRY(find_lengths(pipeline));
-    pipeline->teams = calloc((size_t)n_groups, sizeof(*pipeline->teams));
-    if (!pipeline->teams)
+    pipeline->member_links = calloc((size_t)n_groups,
+                                    sizeof(*pipeline->member_links));
+    if (!pipeline->member_links)
         return VP_ERR_NOMEM;
     for (int g = 0; g < n_groups; g++)
-        VP_TRY(
-            connect_team(pipeline, g, ranks[g * pipeline->n_members].n_stages));
+        VP_TRY(connect_members(pipeline, g,
+                               ranks[g * pipeline->n_members].n_stages));
     for (int r = 0; r < pipeline->n_ranks; r++) {
         struct vp_rank *rank = &ranks[r];
 
@@ -413,7 +415,8 @@ enum vp_status vp_members_connect(struct vp_pipeline *pipeline,
             .status = status,
             .reduce_scatter = reduce_scatter,
             .all_gather = all_gather,
-            .gather = pipeline->teams[rank->group].gather ? gather : NULL,
+            .gather = pipeline->member_links[rank->group].gather ? gather
+                                                                 : NULL,
             .timeout_ms = pipeline->config->timeout_ms
         };
         for (int i = 0; i < rank->n_stages; i++) {
@@ -430,10 +433,10 @@ void vp_members_release(struct vp_pipeline *pipeline)
     int n = pipeline->n_members > 0 ? pipeline->n_ranks / pipeline->n_members
                                     : 0;
 
-    for (int g = 0; pipeline->teams && g < n; g++) {
-        free(pipeline->teams[g].sums);
-        free(pipeline->teams[g].grads);
+    for (int g = 0; pipeline->member_links && g < n; g++) {
+        free(pipeline->member_links[g].sums);
+        free(pipeline->member_links[g].grads);
     }
-    free(pipeline->teams);
+    free(pipeline->member_links);
     free(pipeline->sum_lengths);
 }

@@ -51,7 +51,7 @@ static struct message_id outgoing(const struct vp_rank *rank,
     int replica = 0;
 
     if (rank->pipeline->links[to].n_replicas > 1)
-        replica = action->peer - plan_of(rank, to)->first_rank;
+        replica = action->peer - sched_stage_of(rank, to)->first_rank;
     return find_message(rank, to, replica, direction, action->msg);
 }
 
@@ -161,7 +161,7 @@ static bool begins_update(const struct vp_rank *rank,
     const struct vp_schedule *schedule = rank->job->schedule;
     int own = vp_schedule_own_index(schedule, rs->index, mb);
     int n_replicas = rank->pipeline->links[rs->index].n_replicas;
-    int every = plan_of(rank, rs->index)->update_every / n_replicas;
+    int every = sched_stage_of(rank, rs->index)->update_every / n_replicas;
 
     return rank->job->sync ? own == 0 : every < 2 || own % every == 0;
 }
@@ -593,7 +593,7 @@ static void observe(struct vp_rank *rank, const struct vp_action *action)
     };
 
     if (action->kind == VP_ACTION_REDUCE || action->kind == VP_ACTION_UPDATE) {
-        int every = plan_of(rank, rs->index)->update_every;
+        int every = sched_stage_of(rank, rs->index)->update_every;
 
         what.version = rs->stage.newest + 1;
         what.minibatch = rank->job->sync

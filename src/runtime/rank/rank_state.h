@@ -96,7 +96,8 @@ struct vp_pipeline {
     /* Ranks that share each operator: rank r is member r % n_members of group
      * r / n_members, and a group walks one list of the schedule. */
     int n_members;
-    struct vp_member_links *teams; /* per group; NULL: groups have one member */
+    struct vp_member_links
+        *member_links; /* per group; NULL: groups have one member */
     struct vp_sum_length *sum_lengths;
     int n_sum_lengths;
     struct vp_counter *n_done;        /* per rank: number of finished jobs */
@@ -158,7 +159,7 @@ enum vp_job_kind {
 struct vp_job {
     enum vp_job_kind kind;
     const struct vp_schedule *schedule;
-    bool sync; /* repeats of a synchronous group; false: a piece of a stream */
+    bool sync; /* repeats of a synchronous round; false: a piece of a stream */
     int64_t n_repeats;
     int64_t first_mb; /* number in the run of the schedule's minibatch 0 */
 };

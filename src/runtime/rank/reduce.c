@@ -1,8 +1,9 @@
 /* Sums gradients over replicas while backward continues.
  *
- * Gradients are cut into bundles. The last backward before REDUCE runs in
- * parts; after each one a bundle is final and offered, and slices of bundles
- * that all replicas have offered are added. REDUCE does what is left:
+ * Gradients are cut into bundles, which comm.h calls the pieces of a sum. The
+ * last backward before REDUCE runs in parts; after each one a bundle is final
+ * and offered, and slices of bundles that all replicas have offered are added.
+ * REDUCE does what is left:
  *
  *   replica 0   B ....|offer 0|.....|offer 1, add 0|.....|offer 2| REDUCE ...
  *   replica 1   B .......|offer 0, add 0|.....|offer 1, add 1|..|offer 2, ...

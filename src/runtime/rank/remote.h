@@ -9,7 +9,7 @@
 /* ---- Orders ------------------------------------------------------------- */
 
 enum vp_order_kind {
-    VP_ORDER_GROUPS,  /* train groups of minibatches */
+    VP_ORDER_ROUNDS,  /* train rounds of minibatches */
     VP_ORDER_PIECE,   /* train a piece of a stream */
     VP_ORDER_EVAL,    /* evaluate minibatches [first_mb, first_mb + n_mb) */
     VP_ORDER_ADVANCE, /* earlier jobs are done; see advance_edges() */

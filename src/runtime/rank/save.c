@@ -1,4 +1,4 @@
-/* Decides when a checkpoint is due, and saves the stages of a rank for it. */
+/* Decides when a checkpoint is due, and saves a stage of a rank for it. */
 #include "runtime/rank/save.h"
 
 #include "runtime/rank/internal.h"

@@ -147,12 +147,12 @@ static enum vp_status refuse_nonfinite(struct vp_rank *rank,
 }
 
 /* Returns the factor of the mean over the minibatches of a round; for a
- * synchronous group it is part of the loss. */
+ * synchronous round it is part of the loss. */
 static float mean_of(const struct vp_rank *rank, const struct vp_rank_stage *rs)
 {
     if (rank->job->sync)
         return 1.0f;
-    return 1.0f / (float)plan_of(rank, rs->index)->update_every;
+    return 1.0f / (float)sched_stage_of(rank, rs->index)->update_every;
 }
 
 /* Replicas with shards of the optimizer's state wait for each other. */
@@ -355,7 +355,7 @@ static struct vp_rate rate_of(const struct vp_rank *rank,
                               const struct vp_action *update)
 {
     const struct vp_lr_config *lr = &rank->pipeline->config->lr;
-    int every = plan_of(rank, rs->index)->update_every;
+    int every = sched_stage_of(rank, rs->index)->update_every;
     int64_t last = rank->job->schedule->segment_begin +
                    (int64_t)(update->mb + 1) * every;
 
@@ -468,7 +468,8 @@ static int64_t step_of(const struct vp_rank *rank,
     if (rank->job->sync)
         return rs->stage.newest + 1;
     return rank->job->schedule->segment_begin +
-           (int64_t)(action->mb + 1) * plan_of(rank, rs->index)->update_every;
+           (int64_t)(action->mb + 1) *
+               sched_stage_of(rank, rs->index)->update_every;
 }
 
 enum vp_status vp_exec_update(struct vp_rank *rank,

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 /* Returns the number of an action's minibatch or round in the whole run. A
- * synchronous group is a round; a stream counts rounds from its first
+ * repeat of a synchronous list is a round; a stream counts rounds from its first
  * minibatch, after `version_begin` earlier rounds of the stage. */
 static int32_t run_number(const struct vp_rank *rank,
                           const struct vp_action *action)
@@ -22,7 +22,7 @@ static int32_t run_number(const struct vp_rank *rank,
         return (int32_t)run_minibatch(rank, action->mb);
     if (job->sync)
         return (int32_t)(job->first_mb / job->schedule->n_mb + rank->repeat);
-    return plan_of(rank, action->stage)->version_begin + action->mb;
+    return sched_stage_of(rank, action->stage)->version_begin + action->mb;
 }
 
 void vp_watch_begin(struct vp_rank *rank, int action)

@@ -62,10 +62,10 @@ struct vp_older_versions {
 
 struct vp_trainer {
     struct vp_train_config config;
-    /* As configured, for one synchronous group of minibatches. */
+    /* As configured, for one synchronous round of minibatches. */
     struct vp_sched_config sched;
     const struct vp_generator *generator;
-    /* One synchronous group, or the plan of a stream. */
+    /* One synchronous round, or the plan of a stream. */
     struct vp_schedule schedule;
     struct vp_plan_stages stages;
     int version_begin[VP_MAX_STAGES]; /* for the current or last stream */

@@ -600,7 +600,7 @@ static enum vp_status open_reader(struct vp_rank *rank, int replica,
     uint64_t begin = config->loader
                          ? (uint64_t)config->loader->progress.minibatch
                          : 0;
-    /* Replica m mod n runs minibatch m of a stream. In a synchronous group m is
+    /* Replica m mod n runs minibatch m of a stream. In a synchronous round m is
      * the number within the group. */
     uint64_t at = stream ? ((uint64_t)replica + n - begin % n) % n
                          : (uint64_t)replica;

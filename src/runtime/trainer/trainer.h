@@ -99,7 +99,7 @@ const struct vp_stage_stats *vp_trainer_stats(struct vp_trainer *trainer);
  * rank has no more stages. */
 bool vp_trainer_rank_stats(const struct vp_trainer *trainer, int rank, int i,
                            int *stage_out, struct vp_stage_stats *out);
-/* Returns the schedule of a synchronous group, or the plan of a stream. */
+/* Returns the schedule of a synchronous round, or the plan of a stream. */
 const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer);
 /* Returns the configured action lists as text; NULL: a generator made them. */
 const char *vp_trainer_schedule_text(const struct vp_trainer *trainer);

@@ -1,5 +1,7 @@
-/* Runs a trainer: posts jobs to the rank threads and turns their results into
- * reports. */
+/* Runs a trainer. The calling thread posts jobs to the rank threads, waits for
+ * their counters and reports each step to its caller. Rank threads do not wait
+ * for reports, except if the ring of results is full: see wait_for_room() in
+ * rank.c. */
 #include "runtime/trainer/trainer.h"
 
 #include "base/clock.h"
@@ -215,6 +217,9 @@ static struct vp_schedule *next_piece(struct vp_trainer *trainer)
     return piece;
 }
 
+/* Makes the schedule of the next piece of a stream and posts it. It is not
+ * validated: the lists of a stream repeat, and the first minibatches were
+ * proved when the trainer was created; see vp_schedule_proof_mb(). */
 static enum vp_status begin_piece(struct vp_trainer *trainer,
                                   const struct vp_order *order,
                                   struct vp_err *err)
@@ -261,7 +266,7 @@ static enum vp_status obey(struct vp_trainer *trainer,
                            const struct vp_order *order, struct vp_err *err)
 {
     switch (order->kind) {
-    case VP_ORDER_GROUPS:
+    case VP_ORDER_ROUNDS:
         vp_trainer_post(trainer,
                         &(struct vp_job){ .kind = VP_JOB_TRAIN,
                                           .schedule = &trainer->schedule,
@@ -361,7 +366,7 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
 
 /* Waits for all results of a report on update `n`; for the last one also for
  * the end of the run. */
-static bool wait_group(struct vp_trainer *trainer, int64_t n, bool last)
+static bool wait_round(struct vp_trainer *trainer, int64_t n, bool last)
 {
     for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         if (!wait_rank(trainer, r, &trainer->ranks[r].n_updates,
@@ -373,7 +378,7 @@ static bool wait_group(struct vp_trainer *trainer, int64_t n, bool last)
     return vp_world_status(trainer->pipeline.world, NULL) == VP_OK;
 }
 
-static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
+static enum vp_status run_rounds(struct vp_trainer *trainer, int64_t n,
                                  vp_step_fn fn, void *ctx, struct vp_err *err)
 {
     struct vp_pipeline *pipeline = &trainer->pipeline;
@@ -383,11 +388,11 @@ static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
     atomic_store(&pipeline->stop_asked, atomic_load(&pipeline->stopped));
     vp_measure_begin(trainer);
     VP_TRY(order(trainer,
-                 &(struct vp_order){ .kind = VP_ORDER_GROUPS,
+                 &(struct vp_order){ .kind = VP_ORDER_ROUNDS,
                                      .n_repeats = n,
                                      .first_mb = trainer->n_minibatches },
                  err));
-    while (trainer->n_steps < end && wait_group(trainer, trainer->n_steps + 1,
+    while (trainer->n_steps < end && wait_round(trainer, trainer->n_steps + 1,
                                                 trainer->n_steps + 1 == end)) {
         struct vp_step_report report = begin_report(trainer, &trainer->schedule,
                                                     n_mb);
@@ -587,7 +592,7 @@ enum vp_status vp_trainer_run(struct vp_trainer *trainer, int64_t n,
 {
     if (trainer->generator->stream)
         return run_stream(trainer, n, fn, ctx, err);
-    return run_groups(trainer, n, fn, ctx, err);
+    return run_rounds(trainer, n, fn, ctx, err);
 }
 
 static bool keep_report(void *ctx, const struct vp_step_report *report)
