@@ -124,6 +124,11 @@ builds b program -DX=1 || fail 'a build with a plugin'
 is 'setup plugins
 ninja -C b plugins
 ' calls
+# A target is not an option of cmake.
+builds b test_pool && fail 'a target was taken as an option of cmake'
+is '' calls
+grep -q "'test_pool' is neither program, plugins, all nor an option of cmake" out ||
+    fail 'no line about a target'
 # With other options the folder starts empty. Its remains after a failure are
 # not taken for a folder with the earlier options.
 FAIL=1 builds b -DX=2 && fail 'cmake failed, scripts/build did not'
