@@ -21,8 +21,8 @@ enum vp_status vp_data_open(const struct vp_data_config *config,
 enum vp_status vp_data_open_made(const struct vp_data_config *config,
                                  const struct vp_data_maker *maker,
                                  struct vp_data **out, struct vp_err *err);
-/* Opens a placeholder for data that another process reads. `info`, which is
- * copied, comes from that process. vp_data_fill() must not be called. */
+/* Opens data that another process reads: vp_data_fill() must not be called.
+ * `info`, which is copied, comes from that process. */
 enum vp_status vp_data_stand_in(const struct vp_data_config *config,
                                 const struct vp_data_info *info,
                                 struct vp_data **out, struct vp_err *err);

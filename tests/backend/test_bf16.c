@@ -409,8 +409,10 @@ static void test_threads(void **state)
 static void test_avx2_equals_avx512(void **state)
 {
     (void)state;
-    if (!has_isa(VP_ISA_AVX512))
+    if (!has_isa(VP_ISA_AVX512)) {
+        print_message("skipped: this machine has no AVX-512\n");
         skip();
+    }
     for (size_t i = 0; i < VP_COUNT_OF(cut_cases); i++)
         if (cut_cases[i].kind != VP_OP_LINEAR &&
             cut_cases[i].kind != VP_OP_ATTENTION)

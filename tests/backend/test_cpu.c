@@ -103,7 +103,7 @@ static void test_pinned_workers(void **state)
 
     (void)state;
     if (n_cores() < 2) {
-        print_message("one core only: nothing to tell apart\n");
+        print_message("skipped: one core only\n");
         skip();
     }
     assert_int_equal(vp_backend_open(&vp_backend_cpu, &config, &backend, &err),

@@ -1,7 +1,6 @@
 /* A written configuration loads with equal values; mutated text, pipes and
  * extreme numbers cause neither crashes nor hangs. */
 #include "base/file.h"
-#include "base/rng.h"
 #include "base/yaml.h"
 #include "config/config.h"
 #include "config/key.h"
@@ -11,6 +10,7 @@
 #include "config_cases.h"
 #include "lib/config_text.h"
 #include "lib/configlib.h"
+#include "lib/mutate_text.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -251,48 +251,14 @@ static void test_shipped_files(void **state)
 
 /* ---- Mutated text, pipes and extreme numbers ---------------------------- */
 
-static uint32_t draw(uint32_t round, uint32_t i, uint32_t n)
-{
-    return vp_rng_below(vp_rng(11, VP_RNG_TEST, 1, round, i, 0).v[0], n);
-}
-
-/* Flips, replaces, removes, doubles and cuts bytes; characters special to YAML
- * are more frequent. */
-static size_t mutate(char *bytes, size_t n, size_t room, uint32_t round)
-{
-    static const char special[] = ":-#&*!|>'\"%@`{}[],?~ \t\n\r\\0";
-    uint32_t n_edits = 1 + draw(round, 0, 6);
-
-    for (uint32_t i = 1; i <= n_edits && n > 4; i++) {
-        size_t at = draw(round, 10 * i, (uint32_t)n);
-        size_t len = 1 + draw(round, 10 * i + 1, 16);
-
-        len = len < n - at ? len : n - at;
-        switch (draw(round, 10 * i + 2, 6)) {
-        case 0:
-            bytes[at] = (char)draw(round, 10 * i + 3, 256);
-            break;
-        case 1:
-        case 2:
-            bytes[at] = special[draw(round, 10 * i + 3, sizeof(special))];
-            break;
-        case 3:
-            memmove(bytes + at, bytes + at + len, n - at - len);
-            n -= len;
-            break;
-        case 4:
-            if (n + len > room)
-                break;
-            memmove(bytes + at + len, bytes + at, n - at);
-            n += len;
-            break;
-        default:
-            if (draw(round, 10 * i + 3, 8) == 0)
-                n = at;
-        }
-    }
-    return n;
-}
+static const char special_to_yaml[] = ":-#&*!|>'\"%@`{}[],?~ \t\n\r\\0";
+static const struct text_mutation mutation = {
+    .seed = 11,
+    .special = special_to_yaml,
+    .n_special = sizeof(special_to_yaml), /* with the final zero */
+    .most_edits = 6,
+    .most_bytes = 16,
+};
 
 /* Writes the files that `original` names. */
 static void write_plan_files(void)
@@ -330,7 +296,7 @@ static void test_mutations(void **state)
         size_t n = strlen(seeds[which]);
 
         memcpy(bytes, seeds[which], n);
-        n = mutate(bytes, n, sizeof(bytes), round);
+        n = mutate_text(&mutation, round, bytes, n, sizeof(bytes));
         st = vp_config_parse("a.yml", bytes, n, NULL, 0, &c, &err);
         if (st == VP_OK) {
             assert_string_equal(err.text, "");

@@ -2,7 +2,6 @@
  * mistakes in JSON are reported with their place, and mutated files are refused
  * or read with values in range. */
 #include "base/json.h"
-#include "base/rng.h"
 #include "base/strbuf.h"
 #include "config/buckets.h"
 #include "config/config.h"
@@ -12,6 +11,7 @@
 #include "config/resolve.h"
 #include "lib/config_text.h"
 #include "lib/configlib.h"
+#include "lib/mutate_text.h"
 #include "lib/plan_filelib.h"
 #include "lib/tempfolder.h"
 #include "runtime/train_config.h"
@@ -29,13 +29,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-/* ---- Helpers; all files are in one temporary folder --------------------- */
-
-static uint32_t draw(uint32_t round, uint32_t i, uint32_t n)
-{
-    return vp_rng_below(vp_rng(23, VP_RNG_TEST, 1, round, i, 0).v[0], n);
-}
 
 /* ---- Modules ------------------------------------------------------------ */
 
@@ -542,41 +535,14 @@ static void test_json_is_strict(void **state)
 
 /* ---- Mutated plans and placements --------------------------------------- */
 
-static size_t mutate(char *bytes, size_t n, size_t room, uint32_t round)
-{
-    static const char special[] = "{}[]:,\"0123456789.-eE \n\\tfn";
-    uint32_t n_edits = 1 + draw(round, 0, 4);
-
-    for (uint32_t i = 1; i <= n_edits && n > 4; i++) {
-        size_t at = draw(round, 10 * i, (uint32_t)n);
-        size_t len = 1 + draw(round, 10 * i + 1, 8);
-
-        len = len < n - at ? len : n - at;
-        switch (draw(round, 10 * i + 2, 6)) {
-        case 0:
-            bytes[at] = (char)draw(round, 10 * i + 3, 256);
-            break;
-        case 1:
-        case 2:
-            bytes[at] = special[draw(round, 10 * i + 3, sizeof(special) - 1)];
-            break;
-        case 3:
-            memmove(bytes + at, bytes + at + len, n - at - len);
-            n -= len;
-            break;
-        case 4:
-            if (n + len > room)
-                break;
-            memmove(bytes + at + len, bytes + at, n - at);
-            n += len;
-            break;
-        default:
-            if (draw(round, 10 * i + 3, 8) == 0)
-                n = at;
-        }
-    }
-    return n;
-}
+static const char special_to_json[] = "{}[]:,\"0123456789.-eE \n\\tfn";
+static const struct text_mutation mutation = {
+    .seed = 23,
+    .special = special_to_json,
+    .n_special = sizeof(special_to_json) - 1,
+    .most_edits = 4,
+    .most_bytes = 8,
+};
 
 /* All numbers that were accepted are in range. */
 static void check_lists(const struct vp_config *c)
@@ -616,7 +582,7 @@ static void test_mutations(void **state)
         char bytes[1024];
 
         memcpy(bytes, seeds[which], n);
-        n = mutate(bytes, n, sizeof(bytes), round);
+        n = mutate_text(&mutation, round, bytes, n, sizeof(bytes));
         st = vp_json_parse("m.json", bytes, n, &c.arena, &root, &err);
         if (st == VP_OK && which == 0)
             st = vp_plan_file_take("m.json", root, "a.yml:1", &c, &err);

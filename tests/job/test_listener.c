@@ -422,8 +422,10 @@ static void test_another_user(void **state)
     pid_t pid;
 
     (void)state;
-    if (geteuid() != 0)
+    if (geteuid() != 0) {
+        print_message("skipped: needs root\n");
         skip();
+    }
     listener = open_listener(false);
     address = address_of(listener);
     assert_int_equal(chmod(address.path, 0777), 0);

@@ -34,8 +34,7 @@ double norm_tolerance(void)
     return on_gpu() ? 1e-4 : 1e-5;
 }
 
-void assert_near(double a, double b, double tolerance,
-                               const char *what, int i)
+void assert_near(double a, double b, double tolerance, const char *what, int i)
 {
     if (!(fabs(a - b) <= tolerance * fabs(a)))
         fail_msg("%s %d: %.9g and %.9g differ by %.3g, more than %.3g", what, i,
@@ -72,9 +71,8 @@ void cut_evenly(struct setup *setup, int n_stages, int *partition)
 
 /* ---- Equal bits --------------------------------------------------------- */
 
-void check_same_bits(struct setup setup,
-                                   const struct variant *variants,
-                                   size_t n_variants, size_t odd)
+void check_same_bits(struct setup setup, const struct variant *variants,
+                     size_t n_variants, size_t odd)
 {
     struct run one, other;
 
@@ -101,6 +99,23 @@ void check_same_bits(struct setup setup,
         train(&other, &cut);
         assert_same(&one, &other, setup.n_steps);
     }
+}
+
+void check_replicas(struct setup setup)
+{
+    static const int replicas[] = { 2, 1, 2 };
+    struct run one, other;
+    int partition[3];
+
+    setup.accumulation = 4;
+    cut_evenly(&setup, 3, partition);
+    setup.replicas = replicas;
+    train(&one, &setup);
+    setup.schedule = "gpipe";
+    setup.threads = 2;
+    setup.bundle_bytes = 4096;
+    train(&other, &setup);
+    assert_same(&one, &other, setup.n_steps);
 }
 
 /* ---- Comparison with one rank ------------------------------------------- */
@@ -234,8 +249,7 @@ struct seat {
     int me;
 };
 
-static void ring_sum(void *ctx, const struct vp_op *op, float *data,
-                            int64_t n)
+static void ring_sum(void *ctx, const struct vp_op *op, float *data, int64_t n)
 {
     struct seat *seat = ctx;
     struct ring *ring = seat->ring;
@@ -254,8 +268,8 @@ static void ring_sum(void *ctx, const struct vp_op *op, float *data,
     free(sum);
 }
 
-static void ring_exchange(void *ctx, const struct vp_op *op,
-                                 const void *mine, size_t n_bytes, void *all)
+static void ring_exchange(void *ctx, const struct vp_op *op, const void *mine,
+                          size_t n_bytes, void *all)
 {
     struct seat *seat = ctx;
     struct ring *ring = seat->ring;
@@ -270,8 +284,8 @@ static void ring_exchange(void *ctx, const struct vp_op *op,
 
 /* Sets the rows of other members to NaN, since this member must not read
  * them. */
-static void ring_reduce_scatter(void *ctx, const struct vp_op *op,
-                                       float *data, int64_t n, int64_t slice)
+static void ring_reduce_scatter(void *ctx, const struct vp_op *op, float *data,
+                                int64_t n, int64_t slice)
 {
     const struct seat *seat = ctx;
 
@@ -281,9 +295,8 @@ static void ring_reduce_scatter(void *ctx, const struct vp_op *op,
             data[i] = NAN;
 }
 
-static void ring_all_gather(void *ctx, const struct vp_op *op,
-                                   const void *mine, void *all, int64_t n,
-                                   int64_t slice)
+static void ring_all_gather(void *ctx, const struct vp_op *op, const void *mine,
+                            void *all, int64_t n, int64_t slice)
 {
     struct seat *seat = ctx;
     struct ring *ring = seat->ring;
@@ -326,8 +339,8 @@ static void *read_literally(void *arg)
 
 /* Checks that the weights of stage `s` consist of the slices of the
  * interpreter's members. */
-static void compare_weights(const struct run *run,
-                                   struct reader *readers, int n_members, int s)
+static void compare_weights(const struct run *run, struct reader *readers,
+                            int n_members, int s)
 {
     const struct vp_graph *graph = &run->graphs[0];
     const struct vp_layout *layout =
@@ -420,8 +433,8 @@ void check_asp(struct setup setup)
 
 /* ---- State -------------------------------------------------------------- */
 
-static enum vp_status snapshot_begin(void *ctx, int64_t step,
-                                         int timeout_ms, struct vp_err *err)
+static enum vp_status snapshot_begin(void *ctx, int64_t step, int timeout_ms,
+                                     struct vp_err *err)
 {
     (void)ctx;
     (void)step;
@@ -435,9 +448,8 @@ static float *snapshot_room(void *ctx, int item)
     return ((struct snapshot *)ctx)->data[item];
 }
 
-static enum vp_status snapshot_load(void *ctx,
-                                        const struct vp_state_item *item,
-                                        float *out, struct vp_err *err)
+static enum vp_status snapshot_load(void *ctx, const struct vp_state_item *item,
+                                    float *out, struct vp_err *err)
 {
     const struct snapshot *snapshot = ctx;
 
@@ -457,7 +469,8 @@ static enum vp_status snapshot_load(void *ctx,
 
 void snapshot_fill(struct snapshot *snapshot, const struct run *run)
 {
-    struct vp_saver saver = { snapshot, 0, snapshot_begin, snapshot_room, NULL };
+    struct vp_saver saver = { snapshot, 0, snapshot_begin, snapshot_room,
+                              NULL };
     struct vp_state_item *items;
     struct vp_err err = { .text = "" };
 
@@ -487,7 +500,7 @@ void snapshot_empty(struct snapshot *snapshot)
 }
 
 static void snapshots_are_equal(const struct snapshot *a,
-                                    const struct snapshot *b)
+                                const struct snapshot *b)
 {
     assert_int_equal(a->n, b->n);
     for (int i = 0; i < a->n; i++) {
@@ -501,7 +514,7 @@ static void snapshots_are_equal(const struct snapshot *a,
 }
 
 void snapshot_resume(struct setup setup, const struct snapshot *snapshot,
-                          int members, const double *losses, bool exact)
+                     int members, const double *losses, bool exact)
 {
     struct vp_loader loader = { .ctx = (void *)snapshot,
                                 .progress = snapshot->progress,
@@ -548,8 +561,7 @@ void check_memory(struct setup setup)
 
 /* ---- Faults ------------------------------------------------------------- */
 
-static enum vp_fault happen(void *ctx, int rank,
-                                   const struct vp_action *action)
+static enum vp_fault happen(void *ctx, int rank, const struct vp_action *action)
 {
     const struct accident *accident = ctx;
 
@@ -560,7 +572,7 @@ static enum vp_fault happen(void *ctx, int rank,
 }
 
 void check_accident(struct setup setup, struct accident accident,
-                                  const char *const *places, int n_places)
+                    const char *const *places, int n_places)
 {
     bool waits = false;
     struct vp_err err = { .text = "" };
@@ -590,4 +602,3 @@ void check_accident(struct setup setup, struct accident accident,
     assert_true(waits || accident.fault != VP_FAULT_STALL);
     run_free(&run);
 }
-

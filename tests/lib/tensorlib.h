@@ -48,6 +48,10 @@ struct variant {
 void check_same_bits(struct setup setup, const struct variant *variants,
                      size_t n_variants, size_t odd);
 
+/* Checks that replicas of groups on three stages give the same bits in two
+ * schedules. */
+void check_replicas(struct setup setup);
+
 /* Checks that losses, norms, an evaluation and gradients of `setup` equal those
  * of one rank up to rounding. A single wrong bit in a dropout mask is
  * detected. */

@@ -176,3 +176,36 @@ void check_resume(struct setup setup, const struct vault *vault, int copy,
     }
     run_free(&run);
 }
+
+static void assert_same_copies(const struct vault *a, const struct vault *b)
+{
+    assert_int_equal(a->n_copies, b->n_copies);
+    assert_int_equal(a->n_items, b->n_items);
+    assert_true(a->n_copies > 0);
+    for (int c = 0; c < a->n_copies; c++)
+        for (int i = 0; i < a->n_items; i++) {
+            const struct vp_state_item *item = &a->items[i];
+
+            assert_string_equal(item->name, b->items[i].name);
+            if (memcmp(a->copies[c].data[i], b->copies[c].data[i],
+                       (size_t)(item->rows * item->cols) * sizeof(float)) != 0)
+                fail_msg("%s, kind %d, copy %d", item->name, (int)item->kind,
+                         c);
+        }
+}
+
+void train_shards(struct setup setup, int64_t every, struct run *want,
+                  struct vault *whole, struct vault *sharded)
+{
+    struct run got;
+
+    setup.shard = false;
+    train_saving(setup, every, want, whole);
+    setup.shard = true;
+    train_saving(setup, every, &got, sharded);
+    assert_same(want, &got, setup.n_steps);
+    assert_same_copies(whole, sharded);
+    check_resume(setup, whole, 0, want);
+    setup.shard = false;
+    check_resume(setup, sharded, sharded->n_copies - 1, want);
+}

@@ -66,4 +66,10 @@ void train_saving(struct setup setup, int64_t every, struct run *run,
 void check_resume(struct setup setup, const struct vault *vault, int copy,
                   const struct run *whole);
 
+/* Trains `setup` with and without shards of the optimizer's state: bits and copies
+ * must be equal. Then resumes each run from a copy of the other. `want` is the run
+ * without shards; the caller frees both vaults. */
+void train_shards(struct setup setup, int64_t every, struct run *want,
+                  struct vault *whole, struct vault *sharded);
+
 #endif

@@ -307,26 +307,21 @@ static void test_resume(void **state)
     "accumulation_steps: auto\nreplicas: auto\nauto_plan: true\n"     \
     "partition: [2, 1]\n"
 
-/* Returns the samples per second of a.yml with these numbers in place of auto,
- * or 0 if it does not fit. */
-static double rate_of(const char *limit, int batch, int steps, int n_stages)
+/* Returns the samples per second of the best plan of a.yml with `sets`, or 0 if it
+ * does not fit. */
+static double searched_rate(const char *const *sets, int n_sets,
+                            const char *profile)
 {
     static struct vp_search_result result;
-    char texts[3][32];
-    const char *sets[] = { limit, texts[0], texts[1], texts[2],
-                           n_stages == 1 ? "replicas=[2]" : "replicas=[1,1]" };
     const struct vp_config_source from = {
-        .path = "a.yml", .sets = sets, .n_sets = 5, .unplanned = true
+        .path = "a.yml", .sets = sets, .n_sets = n_sets, .unplanned = true
     };
-    const struct vp_planning_options options = { .profile = NULL };
+    const struct vp_planning_options options = { .profile = profile };
     struct vp_planning *planning;
     struct vp_config c;
     struct vp_err err = { .text = "" };
     double rate = 0.0;
 
-    snprintf(texts[0], sizeof(texts[0]), "batch_size=%d", batch);
-    snprintf(texts[1], sizeof(texts[1]), "accumulation_steps=%d", steps);
-    snprintf(texts[2], sizeof(texts[2]), "stages=%d", n_stages);
     if (vp_config_load_from(&from, &c, &err) != VP_OK ||
         vp_planning_open(&c, &options, &planning, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -338,6 +333,20 @@ static double rate_of(const char *limit, int batch, int steps, int n_stages)
     vp_planning_close(planning);
     vp_config_release(&c);
     return rate;
+}
+
+/* Returns the samples per second of a.yml with these numbers in place of auto,
+ * or 0 if it does not fit. */
+static double rate_of(const char *limit, int batch, int steps, int n_stages)
+{
+    char texts[3][32];
+    const char *sets[] = { limit, texts[0], texts[1], texts[2],
+                           n_stages == 1 ? "replicas=[2]" : "replicas=[1,1]" };
+
+    snprintf(texts[0], sizeof(texts[0]), "batch_size=%d", batch);
+    snprintf(texts[1], sizeof(texts[1]), "accumulation_steps=%d", steps);
+    snprintf(texts[2], sizeof(texts[2]), "stages=%d", n_stages);
+    return searched_rate(sets, 5, NULL);
 }
 
 /* Returns the samples per second of the best combination of numbers. */
@@ -496,31 +505,12 @@ static void write_profile(double link_gb_per_s)
  * does not fit. */
 static double group_rate(const char *limit, int members)
 {
-    static struct vp_search_result result;
     char texts[2][32];
     const char *sets[] = { limit, texts[0], texts[1] };
-    const struct vp_config_source from = {
-        .path = "a.yml", .sets = sets, .n_sets = 3, .unplanned = true
-    };
-    const struct vp_planning_options options = { .profile = "profile.json" };
-    struct vp_planning *planning;
-    struct vp_config c;
-    struct vp_err err = { .text = "" };
-    double rate = 0.0;
 
     snprintf(texts[0], sizeof(texts[0]), "mp_size=%d", members);
     snprintf(texts[1], sizeof(texts[1]), "stages=%d", 4 / members);
-    if (vp_config_load_from(&from, &c, &err) != VP_OK ||
-        vp_planning_open(&c, &options, &planning, &err) != VP_OK)
-        fail_msg("%s", err.text);
-    if (vp_search_run(vp_planning_search(planning), vp_planning_input(planning),
-                      &result, &err) == VP_OK) {
-        rate = (double)c.batch_size / result.time.per_mb;
-        vp_search_result_release(&result);
-    }
-    vp_planning_close(planning);
-    vp_config_release(&c);
-    return rate;
+    return searched_rate(sets, 3, "profile.json");
 }
 
 /* Plans a.yml within `limit` and returns the chosen mp_size. Checks that

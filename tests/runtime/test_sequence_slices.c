@@ -259,21 +259,8 @@ static void same_bits_whatever_is_recomputed(void **state)
 
 static void replicas_of_groups_give_the_same_bits(void **state)
 {
-    static const int replicas[] = { 2, 1, 2 };
-    struct setup setup = odd_slices_of("gpt2", 2);
-    struct run one, other;
-    int partition[3];
-
     (void)state;
-    setup.accumulation = 4;
-    cut_evenly(&setup, 3, partition);
-    setup.replicas = replicas;
-    train(&one, &setup);
-    setup.schedule = "gpipe";
-    setup.threads = 2;
-    setup.bundle_bytes = 4096;
-    train(&other, &setup);
-    assert_same(&one, &other, setup.n_steps);
+    check_replicas(odd_slices_of("gpt2", 2));
 }
 
 static void bf16_gives_the_same_bits(void **state)

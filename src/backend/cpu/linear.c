@@ -57,19 +57,6 @@ static struct vp_gemm product_of(const struct vp_graph *graph,
 
 /* ---- F ------------------------------------------------------------------ */
 
-/* Rows of a tile are often a power of two apart, which hardware prefetchers do
- * not follow: each row that is written prefetches the one FETCHED rows below
- * it. F32 needs none: the product has just written z or out in place. */
-enum { FETCHED = 4 };
-
-static void fetch_row(const struct linear *x, const void *p, int64_t cols)
-{
-    int64_t n_bytes = cols * vp_dtype_bytes(x->simd->dtype);
-
-    for (int64_t i = 0; i < n_bytes; i += 64)
-        __builtin_prefetch((const char *)p + i, 1);
-}
-
 /* Bias and activation of a finished tile. */
 static void finish_tile(void *ctx, int64_t row, int64_t rows, int64_t col,
                         int64_t cols, const float *tile, int64_t ld)
@@ -80,13 +67,6 @@ static void finish_tile(void *ctx, int64_t row, int64_t rows, int64_t col,
     for (int64_t i = 0; i < rows; i++) {
         int64_t at = (row + i) * x->N + col;
 
-        if (x->simd->dtype != VP_DTYPE_F32 && i + FETCHED < rows) {
-            int64_t below = at + FETCHED * x->N;
-
-            fetch_row(x, vp_elem_of(x->simd, x->out, below), cols);
-            if (x->z)
-                fetch_row(x, vp_elem_of(x->simd, x->z, below), cols);
-        }
         x->simd->finish(vp_elem(x->simd, x->out, at),
                         x->z ? vp_elem(x->simd, x->z, at) : NULL, tile + i * ld,
                         bias, x->act, cols);
@@ -180,16 +160,10 @@ static void put_tile(void *ctx, int64_t row, int64_t rows, int64_t col,
 {
     const struct linear *x = ctx;
 
-    for (int64_t i = 0; i < rows; i++) {
-        int64_t at = (row + i) * x->K + col;
-
-        if (i + FETCHED < rows)
-            fetch_row(x,
-                      vp_elem_of(x->simd, x->args->din[0], at + FETCHED * x->K),
-                      cols);
-        x->simd->put_floats(vp_elem(x->simd, x->args->din[0], at),
-                            tile + i * ld, 1.0f, x->args->din_add[0], cols);
-    }
+    for (int64_t i = 0; i < rows; i++)
+        x->simd->put_floats(
+            vp_elem(x->simd, x->args->din[0], (row + i) * x->K + col),
+            tile + i * ld, 1.0f, x->args->din_add[0], cols);
 }
 
 void vp_cpu_linear_b(const struct vp_kargs *args)
